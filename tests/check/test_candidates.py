@@ -1,5 +1,7 @@
 """The machines that a log may be of: every usual one is found by its own log, whether healthy or not."""
 
+from dataclasses import replace
+
 import pytest
 from check_logs import MIB, table
 from hypothesis import given
@@ -9,6 +11,7 @@ from nvcoll import fabric
 from nvcoll.check import candidates, nccl_tests, odds
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, among
 
+OF_TWO_MAKERS = [("NVIDIA H100 80GB HBM3", "hgx-h100"), ("AMD Instinct MI300X", "mi300x-8")]
 SIZES = [64 * MIB, 256 * MIB, 1024 * MIB]
 USUAL = [
     (board, network)
@@ -126,3 +129,21 @@ def test_one_of_the_two_cards_of_a_spark_is_named():
     log = log_of("NVIDIA GB10", 2, 1, times)
     (one,) = among([odds.judged(log, odds.found([log]), None)])
     assert one.verdict == SICK and any("(1 of 2 cards)" in each.ailment.name for each in one.suspects)
+
+
+def test_logs_that_name_different_gpus_are_of_different_machines():
+    logs = [log_of(name, times=times_on(fabric(on), 1.0)) for name, on in OF_TWO_MAKERS]
+    found = [of[0].of(log).name for log, of in zip(logs, odds.of_each(logs), strict=True)]
+    assert found == [on for _, on in OF_TWO_MAKERS]
+
+
+def test_different_gpus_in_one_log_are_no_machine_that_is_shipped():
+    text = table({MIB: 100}, ranks=16, head="\n".join(devices(name, 1, 8) for name, _ in OF_TWO_MAKERS))
+    (log,) = nccl_tests.read("log", text.replace("Rank 8", "Rank 9"))
+    one = odds.judged(replace(log, jobs=1), odds.found([log]), None)
+    assert one.verdict == CANNOT_TELL and "different GPUs" in one.reasons[-1]
+
+
+def test_a_variant_of_a_model_is_on_the_board_of_its_model():
+    log = log_of("NVIDIA A100-SXM4-40GB", times=times_on(fabric("hgx-a100"), 1.0))
+    assert found(log) == "hgx-a100 with gpu a100-sxm-40gb"

@@ -195,7 +195,10 @@ def _boards_of(log: Log) -> Iterator[Fabric]:
 
 
 def _boxes(model: GpuRow, each: int) -> Iterator[Fabric]:
-    """Yields the boxes of cards in which a model may be, that no machine is shipped for."""
+    """Yields the boards and boxes of cards in which a model may be, that no machine is shipped for."""
+    if model.board:
+        yield fabric(f"{model.board} with gpu {model.name}")
+        return
     size = next((size for size in (2, 4, 8) if size >= each), BOARD)
     for kind in ("p2p", "staged"):
         with suppress(InvalidArgument):  # it is no card
@@ -216,6 +219,8 @@ def _cards(log: Log) -> int | None:
     """Returns the number of network cards of a node that a log names."""
     if found := numbers(log, "cards"):
         return max(found)
+    if len(cards := set(log.facts.get("card", ()))) > 1:  # of a list, as of nvidia-smi topo -m
+        return len(cards)
     named = log.settings.get("NCCL_IB_HCA", "")
     return named.count(",") + 1 if named and "^" not in named and re.search(r"\d", named) else None
 
@@ -233,11 +238,13 @@ def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float
         yield name, as_many * common / sum(usual.values())
 
 
-def fitting(log: Log) -> Iterator[Candidate]:
-    """Yields the machines that a log may be of."""
+def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
+    """Yields the machines that a log may be of; with a network if another log is of one."""
+    if len(set(filter(None, log.gpus))) > 1:  # no machine that is shipped has several models
+        return
     is_unknown = any(log.gpus) and not models(log)
     for board in _boards_of(log):
-        common, usual = _boards().get(board.name, (OTHER_BOARD, _other()))
+        common, usual = _boards().get(board.name.partition(" with gpu ")[0], (OTHER_BOARD, _other()))
         with suppress(InvalidArgument):
             nodes, each = _layout(log, board)
             if each < board.world_size <= BOARD:
@@ -246,7 +253,7 @@ def fitting(log: Log) -> Iterator[Candidate]:
                 common *= UNKNOWN_OF_BOARD
             if nodes == 1 and _sends_over_network(log):
                 common *= NETWORK_OF_ONE
-            networks = _networks(log, usual) if nodes > 1 else [(None, 1.0)]
+            networks = _networks(log, usual) if nodes > 1 or has_network else [(None, 1.0)]
             yield from (Candidate(board, network, common * share) for network, share in networks)
             if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):
                 for network, share in _networks(log, usual):

@@ -116,6 +116,8 @@ def low_latency(calls: int = 1) -> Tool:
 
 def _log(at: int, kind: str, gbs: float, us: float, tool: Tool, ranks: int | None = None) -> Log:
     """Returns the log of a row: the number of its line, what it is, its GB/s and its time, 0 if it is not printed."""
+    if gbs <= 0:
+        return Log("", f"DeepEP {kind}", ranks, [], tool=tool, malformed=[(at, "the rate is 0")])
     time = us or TOKENS_BYTES / gbs / 1e3
     return Log("", f"DeepEP {kind}", ranks, [Row(at, round(gbs * time * 1e3), time, None)], tool=tool)
 
@@ -153,5 +155,5 @@ def read(text: str) -> Iterator[Log]:
     for kind, logs in kinds.items():
         of_search = kind.endswith(SEARCH)
         if not of_search or len(kinds) == 1:
-            logs.sort(key=lambda log: log.rows[0].time_us)
+            logs.sort(key=lambda log: log.rows[0].time_us if log.rows else 0.0)
             yield logs[0 if of_search else (len(logs) - 1) // 2]

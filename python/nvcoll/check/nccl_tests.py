@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -398,4 +399,7 @@ def read(name: str, text: str) -> list[Log]:
     """
     reader = _Reader()
     reader.read(text)
+    for before, table in pairwise(reader.tables):  # a page shows devices before the command
+        if before.devices and not before.rows and table.rows and not table.devices:
+            table.devices, table.version = before.devices, table.version or before.version
     return [_log(name, table) for table in reader.tables if table.is_used] or [_log(name, reader.tables[0])]

@@ -67,7 +67,7 @@ class Found:
         Raises:
             InvalidArgument: as `Candidate.of`.
         """
-        return self.candidate.of(self.whole if _is_of_some(log) else log)
+        return self.candidate.of(self.whole if log.ranks and _is_of_some(log) else log)
 
 
 def _deciding(log: Log) -> list[Row]:
@@ -167,6 +167,21 @@ def _together(logs: Sequence[Log]) -> Log:
     return replace(last, gpus=last.gpus if any(last.gpus) else gpus, facts=facts)
 
 
+def of_each(logs: Sequence[Log]) -> list[list[Found]]:
+    """Returns the machines that each log may be of: one machine for all, but logs that name other GPUs are of another.
+
+    Args:
+        logs: the logs of one command.
+    """
+    names = [frozenset(row.name for row in models(log)) for log in logs]
+    first = next(filter(None, names), frozenset())
+    groups = {
+        name: found([log for log, of in zip(logs, names, strict=True) if (of or first) == name])
+        for name in {*names, first}
+    }
+    return [groups[name or first] for name in names]
+
+
 def found(logs: Sequence[Log]) -> list[Found]:
     """Returns the machines that logs of one machine may be of, the likeliest first; none if no log tells enough."""
     told = [one for one in logs if is_read(one)]
@@ -174,7 +189,7 @@ def found(logs: Sequence[Log]) -> list[Found]:
         return []
     weighed: list[tuple[Candidate, float]] = []
     whole = _together(told)
-    for one in _screened(whole, [*fitting(whole)]):
+    for one in _screened(whole, [*fitting(whole, any(log.ranks is None for log in told))]):
         with suppress(InvalidArgument):  # the machine does not have so many ranks
             weighed.append((one, one.common * prod(_likelihood(log, Found(one, 1, whole).of(log)) for log in told)))
     total = sum(weight for _, weight in weighed) or inf
@@ -185,7 +200,10 @@ def _lacks(log: Log) -> str:
     """Returns why no machine was looked for, or none fits, and what to pass."""
     if not log.gpus and log.ranks is None:
         return "the log shows neither its GPUs nor its number of ranks: pass --on"
-    what = f"`{log.gpus[0]}`" if any(log.gpus) else "GPUs without a name"
+    gpus = sorted(set(filter(None, log.gpus)))
+    if len(gpus) > 1:
+        return f"the log has different GPUs ({', '.join(gpus)}): pass --on with a file"
+    what = f"`{gpus[0]}`" if gpus else "GPUs without a name"
     ranks = log.ranks or "these"
     return (
         f"no machine that is shipped has {ranks} ranks of {what}: pass --on with a file; nvcoll fabric lists machines"
@@ -208,13 +226,20 @@ def _likely(
     likely: list[tuple[float, Verdict]] = []
     for one in machines:
         if one.odds >= LEAST_ODDS or not likely:
-            found = examined(log, one.of(log), require, None, beside)
+            found = _over_ethernet(examined(log, one.of(log), require, None, beside))
             same = next((nth for nth, (_, known) in enumerate(likely) if _is_same(known, found)), None)
             if same is None:
                 likely.append((one.odds, found))
             else:
                 likely[same] = likely[same][0] + one.odds, likely[same][1]
     return likely
+
+
+def _over_ethernet(found: Verdict) -> Verdict:
+    """Returns a verdict on a machine whose network is Ethernet; nobody named that, so TCP may be the fault."""
+    if found.verdict != HEALTHY or "+ethernet" not in (found.machine or ""):
+        return found
+    return replace(found, verdict=SUSPICIOUS, reasons=[*found.reasons, "this is TCP: right only without RDMA cards"])
 
 
 def judged(
@@ -234,22 +259,19 @@ def judged(
         return examined(log, None, require, f"{error}: pass --on", beside)
     if not likely:
         return examined(log, None, require, _lacks(log), beside)
-    best = likely[0][1]
+    ranked = sorted(likely, key=lambda one: -one[0])
+    best = ranked[0][1]
     if best.share is None:
         return best
+    is_named = bool(models(log))
     part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict))
-    verdict = _supported(best.verdict, part / sum(odds for odds, _ in likely), bool(models(log)))
-    ranked = sorted(likely, key=lambda one: -one[0])[:SHOWN]
-    several = [OnMachine(one.machine or "", odds, one.verdict, one.share) for odds, one in ranked]
+    verdict = _supported(best.verdict, part / (sum(odds for odds, _ in likely) or 1.0), is_named)
+    several = [OnMachine(one.machine or "", odds, one.verdict, one.share) for odds, one in ranked[:SHOWN]]
     reasons = [*best.reasons]
     if len(likely) > 1:
-        reasons.append("the log does not name its machine, and several fit: pass --on")
-    if verdict == HEALTHY and "+ethernet" in (best.machine or ""):
-        verdict, reasons = (
-            SUSPICIOUS,
-            [*reasons, "the rate is that of TCP over Ethernet: right only without RDMA cards"],
-        )
-    found = replace(best, verdict=verdict, reasons=reasons, machines=several if len(likely) > 1 else ())
+        reasons.append("several machines fit what the log says: pass --on")
+    shown = several if len(likely) > 1 or not is_named else ()
+    found = replace(best, verdict=verdict, reasons=reasons, machines=shown)
     if verdict == CANNOT_TELL and best.verdict != CANNOT_TELL:  # ailments of which machine? those that the log names
         return replace(found, case=None, suspects=named_alone(log.evidence))
     return found

@@ -69,11 +69,6 @@ def _on_named(log: Log, on: Sequence[Fabric], require: float | None, baselines: 
     return replace(found, reasons=[*found.reasons, *notes])
 
 
-def _on_found(log: Log, machines: Sequence[odds.Found], require: float | None, baselines: Sequence[Log]) -> Verdict:
-    """Returns the verdict on a log on the machines that it may be of."""
-    return odds.judged(log, machines, require, baseline.times_us(log, baselines))
-
-
 @gathered
 def check(
     names: Annotated[
@@ -123,11 +118,14 @@ def check(
     known = [log for name in baselines or [] for log in logs_of(name)]
     unread: set[str] = set()
     every = [one for name in names for one in _logs(name, logs_of, unread)]
-    judge = partial(_on_named, on=machines(on, gpu), require=require, baselines=known) if on else None
-    if judge is None:
-        of_one_machine = odds.found([one for one in every if isinstance(one, Log)])
-        judge = partial(_on_found, machines=of_one_machine, require=require, baselines=known)
-    found = among([judge(one) if isinstance(one, Log) else one for one in every])
+    logs = [one for one in every if isinstance(one, Log)]
+    if on:
+        named = machines(on, gpu)
+        verdicts = iter([_on_named(log, named, require, known) for log in logs])
+    else:
+        on_found = zip(logs, odds.of_each(logs), strict=True)
+        verdicts = iter([odds.judged(log, of, require, baseline.times_us(log, known)) for log, of in on_found])
+    found = among([next(verdicts) if isinstance(one, Log) else one for one in every])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:
@@ -136,8 +134,8 @@ def check(
         formats.print_csv(report.rows(found))
     else:
         report.show([one for one in found if one.log.name not in unread])
-    verdicts = {one.verdict for one in found}
-    if verdicts - {HEALTHY, CANNOT_TELL}:
+    answers = {one.verdict for one in found}
+    if answers - {HEALTHY, CANNOT_TELL}:
         raise typer.Exit(NOT_HEALTHY)
-    if CANNOT_TELL in verdicts:
+    if CANNOT_TELL in answers:
         raise typer.Exit(NOT_KNOWN)
