@@ -138,9 +138,9 @@ def test_logs_that_name_different_gpus_are_of_different_machines():
 
 
 def test_different_gpus_in_one_log_are_no_machine_that_is_shipped():
-    text = table({MIB: 100}, ranks=16, head="\n".join(devices(name, 1, 8) for name, _ in OF_TWO_MAKERS))
-    (log,) = nccl_tests.read("log", text.replace("Rank 8", "Rank 9"))
-    one = odds.judged(replace(log, jobs=1), odds.found([log]), None)
+    gpus = [name for name, _ in OF_TWO_MAKERS for _ in range(8)]
+    log = replace(log_of(gpus[0], 2), gpus=gpus)
+    one = odds.judged(log, odds.found([log]), None)
     assert one.verdict == CANNOT_TELL and "different GPUs" in one.reasons[-1]
 
 

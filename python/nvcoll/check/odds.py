@@ -264,8 +264,10 @@ def judged(
     if best.share is None:
         return best
     is_named = bool(models(log))
-    part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict))
-    verdict = _supported(best.verdict, part / (sum(odds for odds, _ in likely) or 1.0), is_named)
+    of_all = sum(odds for odds, _ in likely) or 1.0
+    part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict)) / of_all
+    is_sick = is_named and sum(odds for odds, one in likely if one.verdict == SICK) >= SICK_FROM * of_all
+    verdict = _supported(best.verdict, part, is_sick)
     several = [OnMachine(one.machine or "", odds, one.verdict, one.share) for odds, one in ranked[:SHOWN]]
     reasons = [*best.reasons]
     if len(likely) > 1:
@@ -277,9 +279,8 @@ def judged(
     return found
 
 
-def _supported(verdict: str, part: float, is_named: bool) -> str:
-    """Returns the verdict that some odds of the machines support; without names of GPUs none is certain."""
+def _supported(verdict: str, part: float, is_sick: bool) -> str:
+    """Returns the verdict that some odds of the machines support."""
     if verdict in (SICK, SUSPICIOUS):
-        is_sick = verdict == SICK and part >= SICK_FROM and is_named
-        return SICK if is_sick else SUSPICIOUS if part >= SUSPICIOUS_FROM else CANNOT_TELL
+        return SICK if is_sick and verdict == SICK else SUSPICIOUS if part >= SUSPICIOUS_FROM else CANNOT_TELL
     return verdict if part >= HEALTHY_FROM else CANNOT_TELL
