@@ -211,6 +211,8 @@ def _unnamed(log: Log, each: int) -> Iterator[Fabric]:
     amd, nvidia = "library=RCCL" in evidence or "amd" in gpus, "library=NCCL" in evidence or "nvidia" in gpus
     for one in _smallest([one for one in fabrics() if one.name in _boards()], each):
         is_other = nvidia if is_of_amd(one.gpu_model) else amd
+        if (links := numbers(log, "nvlinks")) and one.gpu_model.nvlinks not in links:
+            continue
         if not is_other and not BOARD < one.world_size < (log.ranks or 0):  # several racks name their GPUs
             yield one
 

@@ -26,6 +26,7 @@ _FACTS = {
     ),
     "net_rate": re.compile(r"\bNET\[([\d.]+)\]"),
     "max_rate": re.compile(r"\bmaxBw ([\d.]+)"),
+    "nvlinks": re.compile(r"^GPU\d+\s.*?\bNV(\d{1,2})\b"),
     "cards": re.compile(r"\bfound (\d+) nics\b"),
     "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
     "infiniband": re.compile(r"/dev/infiniband'?:? (?:is )?(missing|not found|No such file)"),

@@ -21,7 +21,7 @@ from math import log as ln
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, networks
-from nvcoll.check.ailments import named_alone
+from nvcoll.check.ailments import Case, named_alone
 from nvcoll.check.candidates import Candidate, fitting, models
 from nvcoll.check.log import Log, factor
 from nvcoll.check.row import Row
@@ -37,6 +37,9 @@ LEAST_SIGMA = 0.04
 
 COMMONEST = 0.4
 """The part of sick logs whose rates are those of the commonest ailments. Chosen."""
+
+SET = 0.8
+"""The part of logs whose rates are those that their settings leave. Chosen."""
 
 JUDGED_MACHINES, RANKS, ROUGH = 12, 2048, 0.35
 """The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; and the error of
@@ -92,7 +95,9 @@ def _likelihood(log: Log, machine: Fabric) -> float:
     below = _below(share, LEAST_SIGMA, machine.nodes)
     peaks = [_normal(share - ailing, sigma) for ailing in _ailing(log, machine, rows[-1], known[-1])]
     sick = (1 - COMMONEST) * below + COMMONEST * sum(peaks) / len(peaks) if peaks else below
-    return (1 - SICK_LOGS) * _normal(share, sigma) + SICK_LOGS * sick
+    either = (1 - SICK_LOGS) * _normal(share, sigma) + SICK_LOGS * sick
+    slower = _by_settings(log, machine, rows, known[-1])
+    return either if slower is None else (1 - SET) * either + SET * _normal(share - slower, sigma)
 
 
 def _normal(error: float, sigma: float) -> float:
@@ -103,6 +108,15 @@ def _below(share: float, sigma: float, nodes: int) -> float:
     """Returns the density of what sick machines reach of the prediction."""
     fall = FALL if nodes > 1 else FALL_OF_ONE
     return (exp(share / fall) if share < 0 else exp(-((share / sigma) ** 2) / 2)) / fall
+
+
+def _by_settings(log: Log, machine: Fabric, rows: Sequence[Row], healthy: Prediction | Expected) -> float | None:
+    """Returns the share, as a logarithm, that the settings of a log leave; None if they change nothing."""
+    if not log.settings or log.tool is not None:
+        return None
+    found = log.predicted(machine, rows[-1:], Case(log, machine, rows[-1:], ()).settings)
+    share = ln(healthy.time_us / found[0].time_us)
+    return share if abs(share) > LEAST_SIGMA else None
 
 
 def _ailing(log: Log, machine: Fabric, row: Row, healthy: Prediction | Expected) -> list[float]:
