@@ -147,3 +147,17 @@ def test_different_gpus_in_one_log_are_no_machine_that_is_shipped():
 def test_a_variant_of_a_model_is_on_the_board_of_its_model():
     log = log_of("NVIDIA A100-SXM4-40GB", times=times_on(fabric("hgx-a100"), 1.0))
     assert found(log) == "hgx-a100 with gpu a100-sxm-40gb"
+
+
+def test_the_links_of_a_matrix_tell_the_generation():
+    row = "GPU0     X      NV18    NV18    NV18    SYS     PIX  0-23     0"
+    boards = [one.board.gpu_model.nvlinks for one in candidates.fitting(log_of("", 2, lines=row))]
+    assert boards and set(boards) == {18}
+
+
+def test_a_setting_of_the_log_leaves_its_rate_to_the_machine():
+    slow = fabric("hgx-a100").predict("all_reduce", SIZES, settings={"NCCL_P2P_DISABLE": 1})
+    times = {one.nbytes: one.time_us for one in slow}
+    log = log_of("NVIDIA A100-SXM4-80GB", times=times, lines="NCCL_P2P_DISABLE=1 ./all_reduce_perf -g 1")
+    likely = odds._likelihood(log, fabric("hgx-a100"))
+    assert likely > 5 * odds._likelihood(replace(log, settings={}), fabric("hgx-a100"))
