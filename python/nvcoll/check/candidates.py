@@ -213,6 +213,8 @@ def _unnamed(log: Log, each: int) -> Iterator[Fabric]:
         is_other = nvidia if is_of_amd(one.gpu_model) else amd
         if (links := numbers(log, "nvlinks")) and one.gpu_model.nvlinks not in links:
             continue
+        if log.tool is not None and (one.gpu_model.sm or log.tool.least_sm) < log.tool.least_sm:
+            continue
         if not is_other and not BOARD < one.world_size < (log.ranks or 0):  # several racks name their GPUs
             yield one
 

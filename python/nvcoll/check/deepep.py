@@ -43,6 +43,9 @@ OWN_CARD = 25.0
 TOKENS_BYTES = 4096 * 7168
 """Bytes of a call whose rate alone is printed: the default. Cancels out."""
 
+LEAST_SM = 80
+"""DeepEP runs on Ampere and later, by its README."""
+
 TRUST = "compared with 15 public sources; 4 of them gave the constants"
 SPREAD = 1.5
 OLDER = "a release before June 2025 or --disable-nvlink, which send all tokens over cards"
@@ -105,13 +108,14 @@ def throughput(card: float, nvlink: float, sms: float, release: str) -> Tool:
     """Returns how a throughput kernel is predicted, from its rates in GB/s, its SMs (0: unknown) and its release."""
     per_sm = PER_SM[release if release in PER_SM else "V1 between" if card else "V1 inside"]
     most, over = per_sm * sms or float("inf"), nvlink / (card or nvlink)
-    return Tool(partial(throughput_us, over_nvlink=over, most=most, is_between=card > 0), TRUST, SPREAD)
+    call = partial(throughput_us, over_nvlink=over, most=most, is_between=card > 0)
+    return Tool(call, TRUST, SPREAD, least_sm=LEAST_SM)
 
 
 def low_latency(calls: int = 1) -> Tool:
     """Returns how low latency calls are predicted."""
     older = partial(low_latency_us, calls=calls, only_cards=True)
-    return Tool(partial(low_latency_us, calls=calls), TRUST, SPREAD, older, OLDER)
+    return Tool(partial(low_latency_us, calls=calls), TRUST, SPREAD, older, OLDER, least_sm=LEAST_SM)
 
 
 def _log(at: int, kind: str, gbs: float, us: float, tool: Tool, ranks: int | None = None) -> Log:

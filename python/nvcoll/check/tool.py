@@ -66,6 +66,8 @@ class Tool:
     """The name of that release."""
     is_of_some: bool = False
     """Rows are of some of the GPUs: the machine may have more."""
+    least_sm: int = 0
+    """The least compute capability on which the tool runs."""
     is_latency: bool = False
     """Rows are times, not rates."""
 
