@@ -59,8 +59,11 @@ RINGS, SENDS = ([row.name for row in patterns() if row.is_of_sends == of_sends] 
 
 @given(fabric=machines, collective=st.sampled_from(RINGS), one=sizes, other=sizes)
 def test_more_bytes_never_take_less_time_by_the_same_ring(fabric, collective, one, other):
+    """The same ring has the same protocol and channels. NCCL changes both by its own estimate, which may be late: on 32
+    GB200, 180 MB by LL128 take as long as 260 MB by Simple."""
     less, more = fabric.predict(collective, sorted((one, other)), algorithm="Ring")
-    assert less.time_us <= more.time_us
+    is_same = (less.protocol, less.channels) == (more.protocol, more.channels)
+    assert less.time_us <= more.time_us or not is_same
 
 
 def is_faster_by_rule(less, more):
