@@ -126,7 +126,7 @@ def generated_text(symbols: list[str]) -> str:
     head = (
         "//! Functions that answer success and nothing else. "
         "`python tools/generate/vgpu_symbols.py --write` writes this file.\n"
-        "use crate::exports::note_unanswered;\n\n"
+        "use crate::unanswered::note_unanswered;\n\n"
         "macro_rules! succeed {\n"
         "    ($($name:ident)*) => { $(\n"
         "        #[no_mangle]\n"

@@ -3,28 +3,14 @@
 //! Python's side of the log is written from this library, by `tools/generate/wire.py`: the functions of [`exports`], and the fields and kinds
 //! of records (`records`), as [`nvcoll_vgpu_wire`] describes them.
 use std::ffi::{c_char, c_int, CStr, CString};
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
 use crate::arguments::List;
 use crate::lock::lock;
 use crate::log::{self, LogRecord};
 use crate::records::{CAPTURED, FIELDS, KINDS};
+use crate::unanswered::UNANSWERED;
 use crate::{clock, memory, nccl, set, times, Out};
-
-/// Symbols that answered "success" and nothing else, in the order of their first call.
-static UNANSWERED: Mutex<Vec<&'static CStr>> = Mutex::new(Vec::new());
-
-/// Notes a call of a symbol that this library does not answer; `NVCOLL_VGPU_TRACE=1` names it on the standard error.
-pub fn note_unanswered(symbol: &'static CStr) {
-    let mut noted = lock(&UNANSWERED);
-    if noted.contains(&symbol) {
-        return;
-    }
-    noted.push(symbol);
-    if std::env::var_os("NVCOLL_VGPU_TRACE").is_some() {
-        eprintln!("nvcoll, virtual GPU: {} is not answered", symbol.to_string_lossy());
-    }
-}
 
 /// Declares functions for Python, and the list of them.
 macro_rules! exports {

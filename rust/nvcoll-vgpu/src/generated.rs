@@ -1,5 +1,5 @@
 //! Functions that answer success and nothing else. `python tools/generate/vgpu_symbols.py --write` writes this file.
-use crate::exports::note_unanswered;
+use crate::unanswered::note_unanswered;
 
 macro_rules! succeed {
     ($($name:ident)*) => { $(

@@ -14,7 +14,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `lock`, [`errors`], `arguments`, `real_time` | what every entry point needs: locks, errors of CUDA, addresses that C passes, the time |
+//! | `lock`, [`errors`], `arguments`, `real_time`, `unanswered` | what every entry point needs: locks, errors of CUDA, addresses that C passes, the time, symbols without an answer |
 //! | [`gpu`], [`images`] | the GPU that is imitated, its limits; which code of a fat binary it runs |
 //! | `handles` | tables of objects that a program names by numbers |
 //! | [`records`], [`captures`], [`log`] | the records, the records of CUDA graphs, and all records in order with the names of kernels |
@@ -81,6 +81,7 @@ pub mod streams;
 #[cfg(test)]
 mod testing;
 mod times;
+mod unanswered;
 
 use std::mem::MaybeUninit;
 

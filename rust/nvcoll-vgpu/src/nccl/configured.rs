@@ -7,7 +7,7 @@ use super::answer;
 use super::collectives::*;
 use crate::arguments::List;
 use crate::entry_points::functions;
-use crate::exports::note_unanswered;
+use crate::unanswered::note_unanswered;
 use crate::{Answer, Failure, Handle};
 
 /// `NCCL_CONFIG_UNDEF_INT`.
