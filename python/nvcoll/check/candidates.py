@@ -80,6 +80,7 @@ def _fabric(name: str) -> Fabric:
     return fabric(name)
 
 
+@cache
 def _usual() -> list[dict[str, Mapping[str, float]]]:
     rows: list[dict[str, Mapping[str, float]]] = tomllib.loads(
         Path(__file__).with_name("usual.toml").read_text(encoding="utf-8")

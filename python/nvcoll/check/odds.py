@@ -26,7 +26,7 @@ from nvcoll.check.candidates import Candidate, fitting, models
 from nvcoll.check.log import Log, factor
 from nvcoll.check.row import Row
 from nvcoll.check.tool import Expected
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, JUDGED, LARGE, SICK, SUSPICIOUS, OnMachine, Verdict, examined
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, OnMachine, Verdict, decides_from, examined
 
 SICK_LOGS, FALL_OF_ONE, FALL = 0.4, 0.7, 1.5
 """The part of logs that are sick, and how far below the prediction their rates lie, on one node and on several: mean
@@ -75,9 +75,8 @@ class Found:
 
 def _deciding(log: Log) -> list[Row]:
     """Returns the rows by which a log is judged."""
-    if log.tool is not None:
-        return [*log.rows]
-    return next((large for least in (LARGE, JUDGED) if (large := [row for row in log.rows if row.nbytes >= least])), [])
+    decide = 0 if log.tool is not None else decides_from([row.nbytes for row in log.rows])
+    return [row for row in log.rows if row.nbytes >= decide]
 
 
 def _likelihood(log: Log, machine: Fabric) -> float:
@@ -187,13 +186,11 @@ def of_each(logs: Sequence[Log]) -> list[list[Found]]:
     Args:
         logs: the logs of one command.
     """
-    names = [frozenset(row.name for row in models(log)) for log in logs]
-    first = next(filter(None, names), frozenset())
-    groups = {
-        name: found([log for log, of in zip(logs, names, strict=True) if (of or first) == name])
-        for name in {*names, first}
-    }
-    return [groups[name or first] for name in names]
+    named = [frozenset(row.name for row in models(log)) for log in logs]
+    first = next(filter(None, named), frozenset())
+    names = [name or first for name in named]
+    groups = {each: found([log for log, name in zip(logs, names, strict=True) if name == each]) for each in {*names}}
+    return [groups[name] for name in names]
 
 
 def found(logs: Sequence[Log]) -> list[Found]:

@@ -153,6 +153,11 @@ def _in_words(share: float) -> str:
     return f"{100 * share:.0f} % of"
 
 
+def decides_from(sizes: Sequence[int], least: int = JUDGED) -> int:
+    """Returns the size in bytes from which sizes decide: that of large ones, or else 1 MiB or `least`."""
+    return next((size for size in (LARGE, JUDGED) if max(sizes, default=0) >= size), least)
+
+
 def _deciding(rows: Sequence[Judged], least: int = JUDGED) -> list[Judged]:
     """Returns the rows by whose share a log is judged: the large ones, or else those from 1 MiB or `least` on.
 
@@ -160,8 +165,8 @@ def _deciding(rows: Sequence[Judged], least: int = JUDGED) -> list[Judged]:
     """
     if any(isinstance(one.prediction, Expected) for one in rows):
         return [one for one in rows if one.prediction is not None]
-    parts = ([one for one in rows if one.row.nbytes >= size] for size in (LARGE, JUDGED, least))
-    return next(filter(None, parts), [])
+    decide = decides_from([one.row.nbytes for one in rows], least)
+    return [one for one in rows if one.row.nbytes >= decide]
 
 
 def _wide(deciding: Sequence[Judged]) -> str | None:
