@@ -113,7 +113,9 @@ class Ailment:
 
     def is_named(self, case: Case) -> bool:
         """Says whether a line of a log names the ailment."""
-        return any(map(self.is_named_by, case.evidence)) or (self.lost == "cards" and case.cards == self._left(case))
+        return any(map(self.is_named_by, case.evidence)) or (
+            self.lost == "cards" and case.cards is not None and case.cards == self._left(case)
+        )
 
     def _left(self, case: Case) -> float | None:
         """Returns the number of network cards that are left; None if the machine has none."""

@@ -14,12 +14,14 @@ _FACTS = {
     "gdr_ring": re.compile(r"\bConnected all rings, use ring PXN \d GDR ([01])\b"),
     "nodes": re.compile(
         r"\bnNodes (\d{1,5})\b|--nodes[= ](\d{1,5})\b|\bSLURM_(?:JOB_NUM_|N)NODES=(\d{1,5})\b"
-        r"|(?:^|[\s=(])(\d{1,5})-nodes?\b|\b(?:srun|salloc|SBATCH)\b.*?\s-N ?(\d{1,5})\b"
+        r"|(?:^|[\s=(])(\d{1,5})-nodes?\b|\bUsing devices \(across (\d{1,5}) nodes"
+        r"|\b(?:srun|salloc|SBATCH)\b.*?\s-N ?(\d{1,5})\b"
     ),
     "per_node": re.compile(
         r"\bppr:(\d{1,3}):node\b|--ntasks-per-node[= ](\d{1,3})\b|\s-(?:npernode|ppn) (\d{1,3})\b"
         r"|--nproc[-_]per[-_]node[= ](\d{1,3})\b|\bmpi(?:run|exec)\b.*?\s-N (\d{1,3})\b"
     ),
+    "gpu": re.compile(r"^GPU \d+: (.+?) \(UUID"),
     "provider": re.compile(r"\b[Ss]elected [Pp]rovider is (\w+)"),
     "instance": re.compile(
         r"\b((?:ml\.)?(?:p[3-6]|g[4-7])\w*\.\w*(?:xlarge|metal)|a[2-4]-\w+gpu-\w+|Standard_N[CD]\w+|BM\.GPU\.[\w.]+\w)"
@@ -38,6 +40,7 @@ _LIBRARIES = {
     "RCCL": re.compile(r"\brccl-tests\b|\bRCCL version\b|\bHIP version\b|\+hip\d"),
     "NCCL": re.compile(r"\bnccl-library=|\bNCCL version (?!.*\+hip)"),
 }
+_HOSTS = re.compile(r"\bmpi(?:run|exec)\b.*?\s(?:--?host|-H)[ =](\S+)")
 _CARDS = re.compile(r"\bNET/(?:IB|Socket) ?: Using(?= ?\[)(.*?)(?:;|$)")
 _CARD = re.compile(r"\[\d+\] ?([\w.-]+)(?::\d+)?(?:/(IB|RoCE))?")
 _OTHER_CARD = re.compile(r"\b(?:mlx5_\w+|bnxt_re\w+|ionic_\d+|rdmap\w+|cxi\d+|hsn\d+)")
@@ -51,6 +54,8 @@ def told_by(line: str) -> Iterator[tuple[str, str]]:
         if (found := words.search(line)) is not None:
             yield name, _NUMBER.sub("", found[found.lastindex or 0])
     yield from (("library", name) for name, words in _LIBRARIES.items() if words.search(line))
+    if (found := _HOSTS.search(line)) is not None:
+        yield "nodes", str(len({host.partition(":")[0] for host in found[1].split(",")}))
     if (found := _CARDS.search(line)) is not None:
         cards = _CARD.findall(found[1])
         yield "cards", str(len(cards))

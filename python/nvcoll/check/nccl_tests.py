@@ -37,7 +37,7 @@ MOST_SIZES = 4096
 
 _CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A).*)?)?")
 _DEVICE = re.compile(
-    r"\bRank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?(?:on\s+(.+?)\s+|uses\s+)device\s+(\d+) \[[^]]+\] ?(.*)"
+    r"\bRank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?(?:on\s+(.+?)\s+|uses\s+)?device\s+(\d+) \[[^]]+\] ?(.*)"
 )
 _PARAMETERS = re.compile(r"\bnThread (\d+) nGpus (\d+) ")
 _OF_NCCL = re.compile(r"\bNCCL (?:INFO|WARN)|^#?$|\bOut of bounds|\bAvg bus|\bCollective test|asterisks|\(B\)")
