@@ -137,11 +137,51 @@ def test_logs_that_name_different_gpus_are_of_different_machines():
     assert found == [on for _, on in OF_TWO_MAKERS]
 
 
-def test_different_gpus_in_one_log_are_no_machine_that_is_shipped():
-    gpus = [name for name, _ in OF_TWO_MAKERS for _ in range(8)]
-    log = replace(log_of(gpus[0], 2), gpus=gpus)
+def test_different_gpus_in_one_log_are_as_the_slowest():
+    gpus = ["NVIDIA H100 80GB HBM3"] * 8 + ["NVIDIA A100-SXM4-80GB"] * 8
+    log = replace(log_of(gpus[0], 2, times=times_on(fabric("hgx-a100x2+ib-hdr-8"), 1.0)), gpus=gpus)
     one = odds.judged(log, odds.found([log]), None)
-    assert one.verdict == CANNOT_TELL and "different GPUs" in one.reasons[-1]
+    assert one.machine.startswith("hgx-a100x2+") and "different GPUs" in one.reasons[-1]
+
+
+def test_words_behind_the_name_of_a_gpu_are_of_the_same_gpu():
+    log = log_of("NVIDIA B200 (node 0)", 2, times=times_on(fabric("hgx-b200x2+ib-ndr-8"), 1.0))
+    log = replace(log, gpus=["NVIDIA B200 (node 0)"] * 8 + ["NVIDIA B200 (node 1)"] * 8)
+    one = odds.judged(log, odds.found([log]), None)
+    assert one.verdict == HEALTHY and not any("different" in reason for reason in one.reasons)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun --host 10.0.0.1:8,10.0.0.2:8 -np 16 all_reduce_perf -g 1",
+        "mpirun -np 16 -H a,a,a,a,a,a,a,a,b,b,b,b,b,b,b,b all_reduce_perf -g 1",
+        "# Using devices (across 2 nodes)",
+    ],
+)
+def test_the_hosts_of_a_command_are_nodes(line):
+    log = log_of("", 2, lines=line)
+    every = [one.of(log) for one in odds.found([log])]
+    assert every and all(one.nodes == 2 or "nvl72" in one.name for one in every)
+
+
+def test_what_nvidia_smi_prints_names_the_machine():
+    smi = "\n".join(f"GPU {at}: NVIDIA A100-SXM4-80GB (UUID: GPU-{at})" for at in range(8))
+    assert found(log_of("", each=8, lines=smi)) == "hgx-a100"
+
+
+def test_a_rate_of_one_machine_that_another_has_when_sick_is_not_called_healthy():
+    half = times_on(fabric("hgx-h100x2+ib-ndr-4"), 1.0)
+    log = log_of("", 2, times=half)
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict == CANNOT_TELL and len(one.machines) > 1
+
+
+def test_a_setting_that_would_change_nothing_is_of_another_machine():
+    times = times_on(fabric("rtx4090-4-staged"), 3.0)
+    log = log_of("", each=4, times=times, lines="NCCL_P2P_DISABLE=1 ./all_reduce_perf -g 4")
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.suspects[0].ailment.key == "host-staged"
 
 
 def test_a_variant_of_a_model_is_on_the_board_of_its_model():

@@ -34,6 +34,9 @@ UNKNOWN_OF_BOARD, NETWORK_OF_ONE = 0.1, 0.1
 """What remains of a board's odds if the log's name of a GPU is unknown, as those of boards are not; and of one node's
 if the log shows channels between nodes. Chosen."""
 
+SET_IDLY = 0.3
+"""What remains of the odds of a board without peer access if a log switches that off. Chosen."""
+
 OTHER_CARDS = {True: 0.3, False: 0.05}
 """What remains of a network's odds if the log has more cards than it, as of storage, and if it has fewer. Chosen."""
 
@@ -137,7 +140,8 @@ def _layout(log: Log, board: Fabric) -> tuple[int, int]:
     if log.ranks is None:
         return 2, size
     ranks = log.ranks
-    nodes = -(-ranks // size) if size > BOARD else _nodes(log, size)
+    is_rack = size > BOARD and board.gpu_model.name.startswith("gb")  # of hosts, unlike a DGX-2
+    nodes = -(-ranks // size) if is_rack else _nodes(log, size)
     each, rest = divmod(ranks, nodes)
     if rest or each > size:
         raise InvalidArgument(f"{ranks} ranks are not {nodes} equal nodes of {board.name}")
@@ -173,10 +177,15 @@ def is_of_amd(row: GpuRow) -> bool:
     return row.title.startswith(("Instinct", "Radeon"))
 
 
+def names(log: Log) -> list[str]:
+    """Returns the different names of a log's GPUs."""
+    return [*dict.fromkeys(filter(None, log.gpus or log.facts.get("gpu", ())))]
+
+
 def models(log: Log) -> list[GpuRow]:
     """Returns the models of GPU that a log may have, by its lines of devices or its cloud; none if it does not say."""
-    if any(log.gpus):
-        return gpus_called(log.gpus[0])
+    if told := names(log):
+        return [*{row.name: row for name in told for row in gpus_called(name)}.values()]
     for instance in log.facts.get("instance", ()):
         with suppress(InvalidArgument):
             return [fabric(instance.removeprefix("ml.")).gpu_model]
@@ -186,8 +195,8 @@ def models(log: Log) -> list[GpuRow]:
 def _boards_of(log: Log) -> Iterator[Fabric]:
     """Yields the boards that a log may be of."""
     each, known = max(1, (log.ranks or 1) // _nodes(log, BOARD)), models(log)
-    names = {row.name for row in known}
-    if shipped := [*_smallest([one for one in fabrics() if one.gpu_model.name in names], each)]:
+    called = {row.name for row in known}
+    if shipped := [*_smallest([one for one in fabrics() if one.gpu_model.name in called], each)]:
         yield from shipped
     elif known:
         yield from _boxes(known[0], each)
@@ -208,7 +217,7 @@ def _boxes(model: GpuRow, each: int) -> Iterator[Fabric]:
 
 def _unnamed(log: Log, each: int) -> Iterator[Fabric]:
     """Yields the usual boards of the maker of a log's GPUs, which it does not name, or not by a name that is known."""
-    evidence, gpus = log.evidence, " ".join(log.gpus).lower()
+    evidence, gpus = log.evidence, " ".join(names(log)).lower()
     amd, nvidia = "library=RCCL" in evidence or "amd" in gpus, "library=NCCL" in evidence or "nvidia" in gpus
     for one in _smallest([one for one in fabrics() if one.name in _boards()], each):
         is_other = nvidia if is_of_amd(one.gpu_model) else amd
@@ -245,9 +254,7 @@ def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float
 
 def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
     """Yields the machines that a log may be of; with a network if another log is of one."""
-    if len(set(filter(None, log.gpus))) > 1:  # no machine that is shipped has several models
-        return
-    is_unknown = any(log.gpus) and not models(log)
+    is_unknown = bool(names(log)) and not models(log)
     for board in _boards_of(log):
         common, usual = _boards().get(board.name.partition(" with gpu ")[0], (OTHER_BOARD, _other()))
         with suppress(InvalidArgument):
@@ -258,6 +265,8 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
                 common *= UNKNOWN_OF_BOARD
             if nodes == 1 and _sends_over_network(log):
                 common *= NETWORK_OF_ONE
+            if "-staged" in board.name and log.settings.get("NCCL_P2P_DISABLE") == "1":
+                common *= SET_IDLY
             networks = _networks(log, usual) if nodes > 1 or has_network else [(None, 1.0)]
             yield from (Candidate(board, network, common * share) for network, share in networks)
             if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):

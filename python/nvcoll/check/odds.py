@@ -20,9 +20,9 @@ from math import exp, inf, pi, prod, sqrt
 from math import log as ln
 from statistics import median
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, gpus_called, networks
 from nvcoll.check.ailments import Case, named_alone
-from nvcoll.check.candidates import Candidate, fitting, models
+from nvcoll.check.candidates import Candidate, fitting, models, names
 from nvcoll.check.log import Log, factor
 from nvcoll.check.row import Row
 from nvcoll.check.tool import Expected
@@ -45,13 +45,16 @@ JUDGED_MACHINES, RANKS, ROUGH = 12, 2048, 0.35
 """The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; and the error of
 the rough rate by which they are chosen, as a logarithm."""
 
-SHOWN, LEAST_ODDS = 3, 0.08
-"""The most machines that are judged, and the least odds of one. Chosen."""
+SHOWN, LEAST_SHOWN, LEAST_ODDS = 3, 0.08, 0.005
+"""The most machines that are shown, the least odds of one, and of one that is judged. Chosen."""
+
+TELLS_APART = ", or put the output of `nvidia-smi -L; nvidia-smi topo -m` into the log"
+"""What a log without names of GPUs lacks."""
 
 SAME_SHARE = 0.04
 """Machines on which a log reaches shares that differ less, with one verdict, are one answer. Chosen."""
 
-HEALTHY_FROM, SUSPICIOUS_FROM, SICK_FROM = 0.65, 0.8, 0.9
+HEALTHY_FROM, SUSPICIOUS_FROM, SICK_FROM = 0.7, 0.8, 0.8
 """The odds of the machines that agree, from which there is each verdict. Chosen."""
 
 
@@ -211,9 +214,7 @@ def _lacks(log: Log) -> str:
     """Returns why no machine was looked for, or none fits, and what to pass."""
     if not log.gpus and log.ranks is None:
         return "the log shows neither its GPUs nor its number of ranks: pass --on"
-    gpus = sorted(set(filter(None, log.gpus)))
-    if len(gpus) > 1:
-        return f"the log has different GPUs ({', '.join(gpus)}): pass --on with a file"
+    gpus = names(log)
     what = f"`{gpus[0]}`" if gpus else "GPUs without a name"
     ranks = log.ranks or "these"
     return (
@@ -250,7 +251,8 @@ def _over_ethernet(found: Verdict) -> Verdict:
     """Returns a verdict on a machine whose network is Ethernet; nobody named that, so TCP may be the fault."""
     if found.verdict != HEALTHY or "+ethernet" not in (found.machine or ""):
         return found
-    return replace(found, verdict=SUSPICIOUS, reasons=[*found.reasons, "this is TCP: right only without RDMA cards"])
+    reasons = [*found.reasons, "this is TCP: right only without RDMA cards"]
+    return replace(found, verdict=SUSPICIOUS, reasons=reasons, suspects=named_alone(found.log.evidence))
 
 
 def judged(
@@ -279,11 +281,17 @@ def judged(
     part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict)) / of_all
     is_sick = is_named and sum(odds for odds, one in likely if one.verdict == SICK) >= SICK_FROM * of_all
     verdict = _supported(best.verdict, part, is_sick)
-    several = [OnMachine(one.machine or "", odds, one.verdict, one.share) for odds, one in ranked[:SHOWN]]
+    several = [
+        OnMachine(one.machine or "", odds, one.verdict, one.share)
+        for odds, one in ranked[:SHOWN]
+        if odds >= LEAST_SHOWN or one is best
+    ]
     reasons = [*best.reasons]
-    if len(likely) > 1:
-        reasons.append("several machines fit what the log says: pass --on")
-    shown = several if len(likely) > 1 or not is_named else ()
+    if len(several) > 1:
+        reasons.append(f"several machines fit what the log says: pass --on{'' if is_named else TELLS_APART}")
+    if len(gpus := names(log)) > 1 and len({tuple(row.name for row in gpus_called(gpu)) for gpu in gpus}) > 1:
+        reasons.append(f"the log has different GPUs ({', '.join(gpus)}): compared with machines of one kind")
+    shown = several if len(several) > 1 or not is_named else ()
     found = replace(best, verdict=verdict, reasons=reasons, machines=shown)
     if verdict == CANNOT_TELL and best.verdict != CANNOT_TELL:  # ailments of which machine? those that the log names
         return replace(found, case=None, suspects=named_alone(log.evidence))
