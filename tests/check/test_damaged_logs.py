@@ -4,7 +4,7 @@ import check_logs
 import pytest
 from check_logs import BENCH, DEEPSPEED_RAW, IBM, LOGS, ONE_PAYLOAD, PARAM, predicted
 from command_line import cli, done
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nvcoll
@@ -36,6 +36,7 @@ def damaged(draw):
 
 
 @given(damaged())
+@example("N busbw error\n(us) (GB/s) (GB/s)\n")  # names of columns, none of which is the size
 def test_whatever_is_done_to_logs_there_is_a_verdict_or_an_error_of_nvcoll(text):
     logs = formats.read("log", text)
     machines = odds.found(logs)

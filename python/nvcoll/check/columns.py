@@ -127,6 +127,8 @@ class Columns:
 
     def _untyped(self, words: Sequence[str]) -> Cells | None:
         """Returns the row of a table without types."""
+        if "size" not in self.names:
+            return None
         words = words[-len(self.names) :]
         at = self.names.index("size") - len(self.names)
         size = _SIZE.fullmatch(words[at]) if -at <= len(words) else None
