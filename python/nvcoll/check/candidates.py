@@ -72,7 +72,7 @@ class Candidate:
         if nodes > 1 and self.network is None:
             raise InvalidArgument(f"the log has {nodes} nodes, and {self.board.name} has no network")
         board, of, gpu = self.board.name.partition(" with gpu ")
-        return fabric(
+        return _fabric(
             f"{board}{_part(self.board, log, each)}{f'x{nodes}+{self.network}' if nodes > 1 else ''}{of}{gpu}"
         )
 
