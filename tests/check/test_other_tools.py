@@ -43,7 +43,41 @@ def test_a_row_of_each_tool_is_beside_what_the_machine_gives(text, on, what, gbs
 def test_of_a_search_the_best_lines_count_and_each_kernel_has_a_verdict():
     dispatch, combine = verdicts(check_logs.DEEPEP, TWO)
     assert (dispatch.log.collective, combine.log.collective) == ("DeepEP dispatch FP8", "DeepEP combine BF16")
-    assert (dispatch.log.name, combine.log.name) == ("log#1", "log#2") and dispatch.verdict == SICK
+    assert (dispatch.log.name, combine.log.name) == ("log#1", "log#2") and dispatch.verdict == HEALTHY
+
+
+def test_tokens_of_fp8_take_more_than_the_time_of_their_bytes():
+    assert [one.verdict for one in verdicts(check_logs.DEEPEP_OF_TWO_NODES, TWO)] == [HEALTHY] * 3
+
+
+@pytest.mark.parametrize(("card", "nvlink", "nodes"), [(45.97, 150.04, 2), (57.6, 115.65, 4), (41.6, 60.0, None)])
+def test_the_quotient_of_the_rates_over_nvlink_and_cards_shows_the_nodes(card, nvlink, nodes):
+    assert deepep.nodes(card, nvlink) == nodes
+
+
+def test_a_log_of_deepep_has_the_ranks_that_its_rates_show():
+    (two, *_), (four,) = (
+        formats.read("log", text) for text in (check_logs.DEEPEP_OF_TWO_NODES, check_logs.DEEPEP_TIMED)
+    )
+    assert (two.ranks, len(set(two.hosts)), two.ranks_between) == (16, 2, None)
+    assert four.may_have(32) and four.may_have(64) and not four.may_have(16)
+
+
+@pytest.mark.parametrize(
+    ("text", "board"),
+    [(check_logs.DEEPEP_OF_TWO_NODES, "hgx-h100")],
+    ids=["between nodes"],
+)
+def test_a_log_of_deepep_without_gpus_is_of_a_board_that_runs_it(tmp_path, text, board):
+    (tmp_path / "ep.log").write_text(text)
+    found = json.loads(done("check", tmp_path / "ep.log", "--json").stdout)["logs"]
+    assert {one["machine"].partition("x2+")[0] for one in found} == {board}
+
+
+@pytest.mark.parametrize("number", ["-38.19", "nan", "1e-9", "3e99", "0"])
+def test_a_line_of_deepep_whose_rate_is_no_rate_is_left_out_and_named(number):
+    dispatch, _ = formats.read("log", check_logs.DEEPEP.replace("38.19", number).replace("124.92", number))
+    assert not dispatch.rows and [line for line, _ in dispatch.malformed] == [2]
 
 
 def test_dispatch_inside_a_node_does_not_see_the_network():

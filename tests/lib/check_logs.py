@@ -109,6 +109,13 @@ DEEPEP = """[tuning] SMs 24, NVL chunk 28, RDMA chunk 12: 37.02 GB/s (RDMA), 121
 [tuning] Best combine: SMs 24, NVL chunk 2, RDMA chunk 20: 44.37 GB/s (RDMA), 145.16 GB/s (NVL)
 """
 
+# https://github.com/vinil-v/DeepEP-Azure-buildsuite: two nodes of 8 H100, which the author found right
+DEEPEP_OF_TWO_NODES = """
+[tuning] Best dispatch (FP8): SMs 24, NVL chunk 28, RDMA chunk 16: 45.97 GB/s (RDMA), 150.04 GB/s (NVL)
+[tuning] Best dispatch (BF16): SMs 24, NVL chunk 20, RDMA chunk 12: 60.33 GB/s (RDMA), 196.91 GB/s (NVL)
+[tuning] Best combine: SMs 24, NVL chunk 4, RDMA chunk 24: 61.72 GB/s (RDMA), 201.46 GB/s (NVL)
+"""
+
 # https://github.com/deepseek-ai/DeepEP/issues/397
 DEEPEP_TIMED = (
     "[1,0]<stdout>:[tuning] Best dispatch (BF16): SMs 24, NVL chunk 40, RDMA chunk 4, transmit: 6881.00 us, "

@@ -22,12 +22,7 @@ from nvcoll.check.row import Row
 TABLE = Path(__file__).parents[2] / "data" / "deepep" / "healthy.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "predict" / "check.md"
 BEGIN, END = "<!-- deepep -->\n", "<!-- end of deepep -->\n"
-TOP_K, HIDDEN = 8, 7168
-
-
-def distinct(places: float) -> float:
-    """Returns the mean number of places in which the experts of a token are."""
-    return places * (1 - (1 - 1 / places) ** TOP_K)
+HIDDEN = 7168
 
 
 def rates(row: Mapping[str, str], gpus: int, nodes: int) -> tuple[float, float]:
@@ -36,7 +31,7 @@ def rates(row: Mapping[str, str], gpus: int, nodes: int) -> tuple[float, float]:
     if row["kind"] == "intranode":
         return 0.0, nvlink
     groups = min(int(row["topk_groups"] or nodes), nodes)
-    return card, nvlink or card * distinct(groups * gpus) / distinct(groups)
+    return card, nvlink or card * deepep.distinct(groups * gpus) / deepep.distinct(groups)
 
 
 def error(row: Mapping[str, str]) -> tuple[float, float]:
@@ -45,14 +40,14 @@ def error(row: Mapping[str, str]) -> tuple[float, float]:
     if row["kind"] == "low_latency":
         per_token = HIDDEN * 2 if row["dtype"] == "bf16" else HIDDEN + HIDDEN // 128 * 4 + 16
         both, time = "+" in row["dtype"], float(row["time_us"])
-        nbytes = 128 * TOP_K * (per_token + HIDDEN * 2 * both)
+        nbytes = 128 * deepep.TOP_K * (per_token + HIDDEN * 2 * both)
         found = deepep.low_latency(1 + both)
         us = found.older_us if row["release"] == "V1 before 2025-06" and found.older_us else found.time_us
         return time, us(machine, Row(1, nbytes, time, None))
     sms, release = float(row["sms"] or 0), row["release"]
     card, nvlink = rates(row, machine.world_size // machine.nodes, machine.nodes)
     nbytes = 10**9
-    return card or nvlink, nbytes / deepep.throughput(card, nvlink, sms, release).time_us(
+    return card or nvlink, nbytes / deepep.throughput(card, nvlink, sms, release, row["dtype"].upper()).time_us(
         machine, Row(1, nbytes, None, None)
     ) / 1e3
 

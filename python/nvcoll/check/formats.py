@@ -17,6 +17,7 @@ from nvcoll.check import (
 )
 from nvcoll.check.log import Log
 from nvcoll.check.nccl_tests import LEAST_TIME, MOST_BYTES
+from nvcoll.check.tool import UNREAL
 
 TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
 """Formats of other tools than benchmarks of collectives: each has a `MARK` that its logs contain."""
@@ -25,7 +26,8 @@ TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
 def _believed(log: Log) -> Log:
     """Returns the log of a tool without rows whose numbers are 0 or too large."""
     rows = [row for row in log.rows if 1 <= row.nbytes <= MOST_BYTES and LEAST_TIME <= row.time_us <= MOST_BYTES]
-    return replace(log, rows=rows)
+    left_out = [(row.line, UNREAL) for row in log.rows if row not in rows]
+    return replace(log, rows=rows, malformed=[*log.malformed, *left_out])
 
 
 def read(name: str, text: str) -> list[Log]:

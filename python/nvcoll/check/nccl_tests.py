@@ -24,6 +24,7 @@ from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log
 from nvcoll.check.ranks import Interval
 from nvcoll.check.row import Row
+from nvcoll.check.tool import UNREAL
 from nvcoll.text.formatting import sized
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _row(line: int, cells: Cells) -> _Row | str:
         time, algbw, busbw = map(numbers.get, ("time", "algbw", "busbw"))
         is_known = all(known is None or 0 <= known < inf for known in numbers.values())
         if not is_known or cells.nbytes > MOST_BYTES or (time and time < LEAST_TIME):
-            return "a number is negative, too large or too small"
+            return UNREAL
         is_in_ms = time and algbw and 0.5 < cells.nbytes / (time * 1e6) / algbw < 2  # the oldest versions
         unit = 1e3 if is_in_ms else 1.0
         times.append(time * unit if time else cells.nbytes / algbw / 1e3 if algbw else None)

@@ -13,8 +13,8 @@ Sizes that a tool cannot fill a link with are no rows: every row decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
@@ -23,8 +23,11 @@ from nvcoll.check.row import Row
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
-NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
+NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{1,15})?(?:e[-+]?\d{1,3})?|nan|inf)"
 """A number as tools print it."""
+
+UNREAL = "a number is negative, too large or too small"
+"""Why a row is left out."""
 
 LIKE_OLDER = 0.15
 """The largest difference from the time of an older release of a row that may be from it. Chosen."""
@@ -68,6 +71,8 @@ class Tool:
     """Rows are of some of the GPUs: the machine may have more."""
     least_sm: int = 0
     """The least compute capability on which the tool runs."""
+    common: Mapping[str, float] = field(default_factory=dict)
+    """How much more common boards are among logs of the tool than among others."""
     is_latency: bool = False
     """Rows are times, not rates."""
 
