@@ -121,6 +121,26 @@ def test_a_latency_is_judged_by_the_interval_alone():
     assert slow.verdict == SICK
 
 
+def test_an_average_far_below_the_peak_is_no_measurement():
+    (one,) = verdicts(check_logs.PERFTEST_GBIT.replace("36.43", "236.43"), TWO)
+    assert one.verdict == CANNOT_TELL and "the average is 15 % of the peak" in one.reasons[0]
+
+
+@pytest.mark.parametrize("number", ["-36.07", "nan", "0.00", "1e99"])
+def test_a_row_of_perftest_whose_rate_is_no_rate_is_left_out_and_named(number):
+    (one,) = formats.read("log", check_logs.PERFTEST_GBIT.replace("36.07", number))
+    assert not one.rows and len(one.malformed) == 1
+
+
+@pytest.mark.parametrize("name", ["rxe_server", "siw0"])
+def test_rdma_in_software_is_not_judged(name):
+    (one,) = verdicts(f" Dual-port : OFF   Device         : {name}\n{check_logs.PERFTEST_GBIT}", TWO)
+    assert one.verdict == CANNOT_TELL and f"{name} is RDMA in software" in one.reasons[0]
+    text = f"host:1:2 [0] NCCL INFO NET/IB : Using [0]{name}:1/RoCE\n{check_logs.table({GIB: 9000.0}, ranks=16)}"
+    (one,) = verdicts(text, TWO)
+    assert one.verdict == CANNOT_TELL and f"{name} is RDMA in software" in one.reasons[-1]
+
+
 def test_a_test_of_cards_on_one_node_has_no_prediction():
     (one,) = verdicts(check_logs.PERFTEST, "hgx-a100")
     assert one.verdict == CANNOT_TELL and "no network" in one.reasons[0]
@@ -129,6 +149,15 @@ def test_a_test_of_cards_on_one_node_has_no_prediction():
 def test_a_matrix_names_the_slowest_partner_of_each_gpu():
     (one,) = verdicts(check_logs.NVBANDWIDTH, "pcie4-4-p2p")
     assert [row.row.case for row in one.rows] == ["0 to 2", "1 to 2", "2 to 1"] and one.verdict == HEALTHY
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Running device_local_copy.\nmemcpy local GPU(column) bandwidth (GB/s)\n", "SUM device_local_copy 8930.99\n"],
+)
+def test_a_test_of_nvbandwidth_that_is_not_read_is_named(text):
+    (one,) = verdicts(text, "hgx-h100")
+    assert one.verdict == CANNOT_TELL and "`device_local_copy` has no matrix" in one.reasons[0]
 
 
 def test_the_gpus_of_a_matrix_name_the_machine(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from nvcoll.check import (
@@ -21,6 +22,9 @@ from nvcoll.check.tool import UNREAL
 
 TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
 """Formats of other tools than benchmarks of collectives: each has a `MARK` that its logs contain."""
+
+_SOFTWARE = re.compile(r"(?:\bDevice\s*: ?|\[\d+\] ?|\s-d )((?:rxe|siw)\w*)")
+"""The device of Linux's software RoCE or iWARP, as perftest and NCCL name it."""
 
 
 def _believed(log: Log) -> Log:
@@ -42,4 +46,7 @@ def read(name: str, text: str) -> list[Log]:
     others += [_believed(log) for one in TOOLS if one.MARK.search(text) for log in one.read(text)]
     if others:
         logs = [*(log for log in logs if log.rows), *others]
+    if found := _SOFTWARE.search(text):
+        why = f"{found[1]} is RDMA in software, whose rate is that of the processor: nvcoll does not predict it"
+        logs = [replace(log, unlike=log.unlike or why) for log in logs]
     return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

@@ -31,10 +31,13 @@ _TITLES = tuple((re.compile(title), what, ways) for title, what, ways in (
 ))  # fmt: skip
 """What stands above a matrix, what it measures, and in how many directions; 0 is a copy of the host."""
 
+READ = "copies between host and GPU by copy engines (memcpy CE), and copies between two GPUs"
+
 _TITLE = re.compile(r"bandwidth|Bandwidth|atency|SUM|Running")
 _CELLS = re.compile(rf"(?:D\\D\s+)?\d{{1,9}}(?:\s+(?:{NUMBER}|N/A))*")
 _GPU = re.compile(r"Device:? ?(\d{1,9})[:,] ([^,(]+)")
-MARK = re.compile(r"memcpy (?:CE|SM)|P2P=Enabled")
+_NAME = re.compile(r"(?:> )?(?:Running|SUM) (\w+)")
+MARK = re.compile(r"(?m)memcpy (?:CE|SM|local)|P2P=Enabled|^SUM \w+_|nvbandwidth Version")
 
 
 def pair_us(fabric: Fabric, row: Row, *, ways: int) -> float:
@@ -75,8 +78,11 @@ def log_of(what: str, ways: int, cells: Iterable[Row], ranks: int) -> Log:
 def read(text: str) -> Iterator[Log]:
     """Yields the matrices of a log."""
     gpus: dict[int, str] = {}
+    names: dict[str, None] = {}
     titles: list[tuple[str, int, list[int], list[Row]]] = []
     for number, line in cleaned(text):
+        if found := _NAME.match(line):
+            names[found[1]] = None
         if found := _GPU.match(line):
             gpus[int(found[1])] = found[2].strip()
         elif _TITLE.search(line):
@@ -91,7 +97,9 @@ def read(text: str) -> Iterator[Log]:
             known = [(target, float(value)) for target, value in zip(columns, values, strict=False) if value != "N/A"]
             cells += [cell(number, int(first), target, gbs) for target, gbs in known
                       if gbs > 0 and (not ways or target != int(first) in columns)]  # fmt: skip
-    for what, ways, columns, cells in titles:
-        if what and cells:
-            log = log_of(what, ways, cells, 1 + max(columns))
-            yield replace(log, gpus=[*gpus.values()], hosts=[""] * len(gpus), devices=[*gpus])
+    known = [(what, ways, 1 + max(columns), cells) for what, ways, columns, cells in titles if what and cells]
+    for what, ways, ranks, cells in known:
+        log = log_of(what, ways, cells, ranks)
+        yield replace(log, gpus=[*gpus.values()], hosts=[""] * len(gpus), devices=[*gpus])
+    if names and not known:
+        yield Log("", None, None, [], unlike=f"`{next(iter(names))}` has no matrix that nvcoll reads: {READ}")

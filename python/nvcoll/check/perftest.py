@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log
 from nvcoll.check.row import Row
-from nvcoll.check.tool import NUMBER, Tool, at_rate, card, cross_node
+from nvcoll.check.tool import NUMBER, UNREAL, Tool, at_rate, card, cross_node
 
 ONE_WAY_US = 2.5
 """Microseconds through some switches. Chosen: public logs have 1.0 on ConnectX-3, 1.5 on ConnectX-7, 2.8 in a block."""
 
 SHORT, FULL = 256, 64 << 10
 """Bytes up to which a message has the latency of an empty one, and from which it fills a card. Chosen."""
+
+LEAST_OF_PEAK = 0.5
+"""The share of the peak below which an average tells nothing: the run is short, or has pauses. Chosen."""
 
 _TEST = re.compile(r"\b(?:RDMA_)?(Write|Read|Send)(?: (Bidirectional))? (?:BW|Latency) Test\b|^Outstand (read)s\b")
 _COMMAND = re.compile(r"\bib_(write|read|send)_(?:bw|lat)\b()()")
@@ -43,33 +47,50 @@ def bandwidth(ways: int = 1) -> Tool:
     return Tool(at_rate(lambda fabric: ways * card(fabric)), "line rate of a card", 1.2)
 
 
-def _logs(what: str, ways: int, columns: list[str], values: dict[int, tuple[int, float]]) -> Iterator[Log]:
-    """Yields the log of a table: of each size its line, and its value in the column that counts."""
-    large = [size for size in values if size >= FULL] or [*values][-1:]
-    for column, unit in _RATES.items():
-        if column in columns and large:
-            rows = [Row(values[size][0], size, size / (values[size][1] * unit) * 1e6, None) for size in large]
-            yield Log("", f"{what} bandwidth", None, rows, tool=bandwidth(ways))
-    short = [Row(line, size, us, None) for size, (line, us) in values.items() if size <= SHORT]
-    if short and any(column in columns for column in _TIMES):
-        us = partial(_latency_us, ways=2 if what == "read" else 1)
-        yield Log("", f"{what} latency", None, short, tool=Tool(us, "not validated", 3.0, is_latency=True))
+@dataclass
+class _Table:
+    """A table that is being read."""
+
+    what: str = "perftest"
+    ways: int = 1
+    values: dict[int, tuple[int, float, float]] = field(default_factory=dict)
+    """Of each size its line, its value in the column that counts, and that as a part of the peak."""
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+
+    def logs(self, columns: list[str]) -> Iterator[Log]:
+        """Yields the log of the table."""
+        large = [size for size in self.values if size >= FULL] or [*self.values][-1:]
+        short = [Row(line, size, us, None) for size, (line, us, _) in self.values.items() if size <= SHORT]
+        column, unit = next(((one, unit) for one, unit in _RATES.items() if one in columns), ("", 0))
+        if column and (large or self.malformed):
+            rows = [Row(line, size, size / (value * unit) * 1e6, None) for size in large
+                    for line, value, _ in [self.values[size]]]  # fmt: skip
+            part = min((self.values[size][2] for size in large), default=1)
+            why = f"the average is {100 * part:.0f} % of the peak: the run is short, or has pauses: pass -D 10"
+            unlike = why if part < LEAST_OF_PEAK else None
+            name = f"{self.what} bandwidth"
+            yield Log("", name, None, rows, tool=bandwidth(self.ways), unlike=unlike, malformed=self.malformed)
+        elif not column and (short or self.malformed):
+            us = partial(_latency_us, ways=2 if self.what == "read" else 1)
+            tool = Tool(us, "not validated", 3.0, is_latency=True)
+            yield Log("", f"{self.what} latency", None, short, tool=tool, malformed=self.malformed)
 
 
 def read(text: str) -> Iterator[Log]:
     """Yields the tables of tests."""
-    what, ways, columns = "perftest", 1, list[str]()
-    values: dict[int, tuple[int, float]] = {}
+    table, columns = _Table(), list[str]()
     for number, line in cleaned(text):
         if found := _TEST.search(line) or _COMMAND.search(line):
-            yield from _logs(what, ways, columns, values)
-            values = {}
-            what, ways = (found[1] or found[3]).lower(), 2 if found[2] else 1
+            yield from table.logs(columns)
+            table = _Table((found[1] or found[3]).lower(), 2 if found[2] else 1)
         elif line.startswith("#bytes"):
             columns = [" ".join(one.split()) for one in _HEAD.findall(line)]
-        elif _ROW.fullmatch(line) and (of := [one for one in (*_RATES, *_TIMES) if one in columns]):
+        elif _ROW.fullmatch(line) and (of := next((one for one in (*_RATES, *_TIMES) if one in columns), None)):
             size, *others = map(float, line.split())
-            value = dict(zip(columns[1:], others, strict=False)).get(of[0], 0.0)
-            if value > 0:
-                values[int(size)] = number, max(value, values.get(int(size), (0, 0.0))[1])
-    yield from _logs(what, ways, columns, values)
+            known = dict(zip(columns[1:], others, strict=False))
+            value, peak = known.get(of, 0.0), known.get(of.replace("average", "peak"), 0.0)
+            if not value > 0:
+                table.malformed.append((number, UNREAL))
+            elif value > table.values.get(int(size), (0, 0.0, 0.0))[1]:
+                table.values[int(size)] = number, value, value / peak if peak > 0 else 1.0
+    yield from table.logs(columns)

@@ -282,8 +282,8 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
 def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     """Returns why no prediction is for a log."""
     if not log.rows and not log.rates:
-        return "the log has no row of a table"
-    most = fabric.world_size if fabric else 0
+        return log.unlike or "the log has no row of a table"
+    most = fabric.world_size if fabric else log.ranks or 0
     if log.tool is not None and (log.unlike or log.ranks is None or (log.tool.is_of_some and log.ranks <= most)):
         return log.unlike
     if log.ranks == 1:
