@@ -27,9 +27,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nvcoll.cli import app
+from nvcoll.cli import command_line
 
 ROOT = Path(__file__).parents[1]
+APP = command_line()
 PRICES = Path(__file__).with_suffix(".txt")
 
 SHOWN, LIMIT = 1e-3, 0.02
@@ -64,7 +65,7 @@ def priced(command: str) -> Iterator[tuple[str, str]]:
     """Yields name and value of each figure that a command predicts now."""
     printed, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
-        status = app([*shlex.split(command), "--json"], standalone_mode=False)
+        status = APP([*shlex.split(command), "--json"], standalone_mode=False)
     if status:
         yield "refused", errors.getvalue().strip()
         return

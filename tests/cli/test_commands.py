@@ -92,7 +92,7 @@ def _options(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_hint_names_only_options_that_the_command_has(command):
-    has = _options(typer.main.get_command(nvcoll.cli.app).commands[command])
+    has = _options(typer.main.get_command(nvcoll.cli.command_line()).commands[command])
     for option in hints.OPTIONS.keys() - has:
         hint = re.sub(r"^.*No such option: \S+( \(Possible.*\))?", "", refused(command, option))
         assert {word.rstrip(",:") for word in hint.split() if word.startswith("-")} <= has, hint
@@ -100,7 +100,7 @@ def test_a_hint_names_only_options_that_the_command_has(command):
 
 @pytest.mark.parametrize("command", ["run", "verify", "show", "algorithms", "bench", "explain", "plan", "dryrun"])
 def test_the_number_of_ranks_is_the_same_option_in_every_command(command):
-    commands = typer.main.get_command(nvcoll.cli.app).commands
+    commands = typer.main.get_command(nvcoll.cli.command_line()).commands
     assert {"-n", "--world-size"} <= _options(commands[command])
     for name, one in commands.items():
         assert not _options(one) & {"--ranks", "--gpus", "--step-file"}, name
@@ -389,3 +389,11 @@ def test_the_shell_completes_commands_and_names(typed, offered):
 def test_json_and_csv_at_once_are_refused(command):
     words = (command, "all_reduce") if command != "compare" else (command, "ring")
     assert "--json and --csv print different things" in refused(*words, "--json", "--csv")
+
+
+def test_a_command_does_not_load_numpy_and_other_commands():
+    words = ["nvcoll", "check", "--schema"]
+    code = f"import atexit, sys; sys.argv = {words}; atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+    ended = subprocess.run([sys.executable, "-c", f"{code}from nvcoll.cli import main; main()"], capture_output=True)
+    loaded = ended.stderr.decode().split()
+    assert "nvcoll.cli.check" in loaded and not {"numpy", "nvcoll.training", "nvcoll.cli.fabric"} & {*loaded}

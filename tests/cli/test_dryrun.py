@@ -49,7 +49,7 @@ def ran(monkeypatch, tmp_path):
 
 def nvcoll_(*words, status=0):
     """Runs the command in this process; returns what it printed."""
-    ended = CliRunner().invoke(nvcoll.cli.app, [str(word) for word in words], prog_name="nvcoll")
+    ended = CliRunner().invoke(nvcoll.cli.command_line(), [str(word) for word in words], prog_name="nvcoll")
     assert ended.exit_code == status, ended.output
     return ended.stdout if status in (0, 3) else ended.stderr
 
@@ -105,7 +105,7 @@ def test_the_arguments_of_the_script_pass_through(ran):
 
 def test_options_of_machines_after_the_script_are_noted():
     words = ("dryrun", "--on", FOUR, "train.py", "--on", "x", "--world-size=5", "--on=y", "--ranks", "3")
-    ended = CliRunner().invoke(nvcoll.cli.app, list(words))
+    ended = CliRunner().invoke(nvcoll.cli.command_line(), list(words))
     notes = [line for line in ended.stderr.splitlines() if line.startswith("nvcoll: ")]
     assert ended.exit_code == 0 and notes == [
         "nvcoll: --on stands after the script and is passed to it",
@@ -203,7 +203,7 @@ def test_a_step_above_a_limit_is_reported_and_ends_with_status_3(ran):
     assert "where the time goes" in nvcoll_("dryrun", "--on", FOUR, *within, "train.py")
     for option, limit in limits.items():
         words = ["dryrun", "--on", f"{FOUR},{OTHER}", f"{option}={limit / 2}", "train.py"]
-        ended = CliRunner().invoke(nvcoll.cli.app, words, prog_name="nvcoll")
+        ended = CliRunner().invoke(nvcoll.cli.command_line(), words, prog_name="nvcoll")
         assert ended.exit_code == 3 and FOUR in ended.stdout
         for name, line in zip((FOUR, OTHER), ended.stderr.splitlines(), strict=True):
             assert line.startswith(f"nvcoll: {name}: ") and f", more than {option} " in line

@@ -79,7 +79,7 @@ def test_a_refuted_schedule_is_json_too_and_status_1(tmp_path):
 
 
 def commands():
-    return typer.main.get_command(nvcoll.cli.app).commands
+    return typer.main.get_command(nvcoll.cli.command_line()).commands
 
 
 def test_every_command_that_prints_json_prints_its_schema():

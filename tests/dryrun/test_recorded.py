@@ -59,14 +59,18 @@ def test_iterations_of_a_server_are_one_file_and_two_predictions_of_each_machine
     path = tmp_path / "server.json.gz"
     of_server.save(path)
     assert Recording.load(path) == of_server
-    run = CliRunner().invoke(nvcoll.cli.app, ["price", str(path), "--json"])
+    run = CliRunner().invoke(nvcoll.cli.command_line(), ["price", str(path), "--json"])
     report = json.loads(run.stdout)
     assert [one["iteration"] for one in report["reports"]] == ["decode", "prefill"], run.output
     assert set(report["recordings"]) == {"h100-sxm decode", "h100-sxm prefill"}
-    text = CliRunner().invoke(nvcoll.cli.app, ["price", str(path)]).stdout
+    text = CliRunner().invoke(nvcoll.cli.command_line(), ["price", str(path)]).stdout
     assert "KV cache    4,096 tokens in 1.00 GiB: 4.0 sequences of 1,024 tokens at once" in text
     assert text.count("\nmemory  ") == 1 and "\nprefill  " in text
-    both = CliRunner().invoke(nvcoll.cli.app, ["price", str(path), "--on", f"{MACHINE},hgx-h200x2+ib-ndr-8"]).stdout
+    both = (
+        CliRunner()
+        .invoke(nvcoll.cli.command_line(), ["price", str(path), "--on", f"{MACHINE},hgx-h200x2+ib-ndr-8"])
+        .stdout
+    )
     assert [line.split()[1] for line in both.splitlines() if line.startswith("machine ")] == ["decode", "prefill"]
 
 
@@ -130,7 +134,7 @@ def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded
             assert "is a damaged recording (`" in str(error), (path, wrong)
             refused += 1
             continue
-        ended = CliRunner().invoke(nvcoll.cli.app, ["price", str(file)], prog_name="nvcoll")
+        ended = CliRunner().invoke(nvcoll.cli.command_line(), ["price", str(file)], prog_name="nvcoll")
         assert ended.exit_code in (0, 2) and isinstance(ended.exception, SystemExit | None), (
             path,
             wrong,

@@ -112,7 +112,7 @@ def refused(*arguments, env=None):
     import nvcoll.cli
 
     words, path = [str(argument) for argument in arguments], [*sys.path]
-    ended = None if env is not None else CliRunner().invoke(nvcoll.cli.app, words, prog_name="nvcoll")
+    ended = None if env is not None else CliRunner().invoke(nvcoll.cli.command_line(), words, prog_name="nvcoll")
     sys.path[:] = path
     if ended is None or isinstance(ended.exception, io.UnsupportedOperation):
         stdout, stderr = run(*words, status=2, env=env)

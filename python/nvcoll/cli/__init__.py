@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -17,22 +18,12 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
-from nvcoll.cli import algorithms, check, fabric, hints, info, schedules, serve
-from nvcoll.cli.bench import explain
-from nvcoll.cli.bench.bench import bench as bench_command
-from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
-from nvcoll.cli.dryrun.price import price as price_command
-from nvcoll.cli.outputs import DOES_NOT_FIT
-from nvcoll.cli.plan.plan import plan as plan_command
-from nvcoll.cli.predict import compare
-from nvcoll.cli.predict.predict import predict as predict_command
-from nvcoll.cli.run import dump
-from nvcoll.cli.run.run import run as run_command
+from nvcoll.cli import hints, info
 from nvcoll.text.environment import VARIABLES
 from nvcoll.text.formatting import printable
 from nvcoll.without_engine import require
 
-REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
+REFUTED, CANNOT, DOES_NOT_FIT, INTERRUPTED, NO_READER = 1, 2, 3, 130, 141
 
 STATUSES = {
     0: "success",
@@ -141,56 +132,29 @@ class Commands(_Helps, TyperGroup):
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(
-    cls=Commands,
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
-    epilog="\n\n".join(
-        [
-            f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
-            "run exits with the status of the script, or of the first rank that failed.",
-            *(f"Missing in this build: {one}." for one in info.missing()),
-            f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/reference/environment.md.",
-        ]
-    ),
-)
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "training steps": {
-        "plan": plan_command,
-        "dryrun": dryrun_command,
-        "price": price_command,
-    },
-    "model servers": {
-        "serve": serve.serve,
-    },
+COMMANDS = {
+    "training steps": {"plan": "plan.plan", "dryrun": "dryrun.dryrun", "price": "dryrun.price"},
+    "model servers": {"serve": "serve"},
     "collectives on machines": {
-        "predict": predict_command,
-        "compare": compare.compare,
-        "check": check.check,
-        "fabric": fabric.fabric,
+        "predict": "predict.predict",
+        "compare": "predict.compare",
+        "check": "check",
+        "fabric": "fabric",
     },
     "programs on this machine": {
-        "run": run_command,
-        "dump": dump.dump,
-        "bench": bench_command,
-        "explain": explain.explain,
-        "info": info.info,
+        "run": "run.run",
+        "dump": "run.dump",
+        "bench": "bench.bench",
+        "explain": "bench.explain",
+        "info": "info",
     },
-    "algorithms": {
-        "algorithms": algorithms.algorithms,
-        "show": schedules.show,
-        "verify": schedules.verify,
-    },
+    "algorithms": {"algorithms": "algorithms", "show": "schedules", "verify": "schedules"},
 }
-"""The commands by purpose."""
+"""The commands by purpose, each with its module: the function has the command's name."""
 
-for purpose, commands in COMMANDS.items():
-    for name, command in commands.items():
-        takes_all: dict[str, Any] = {"allow_interspersed_args": name not in ("run", "dryrun")}
-        app.command(name, cls=Command, context_settings=HELP | takes_all, rich_help_panel=purpose)(command)
+NAMES = [name for commands in COMMANDS.values() for name in commands]
 
 
-@app.callback(invoke_without_command=True)
 def greet(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
@@ -201,10 +165,35 @@ def greet(
         print(context.get_help())
 
 
+def command_line(names: Collection[str] = NAMES) -> typer.Typer:
+    """Returns the command line with some commands, whose modules are imported here: none waits for the others."""
+    app = typer.Typer(
+        cls=Commands,
+        pretty_exceptions_enable=False,
+        context_settings=HELP,
+        epilog="\n\n".join(
+            [
+                f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
+                "run exits with the status of the script, or of the first rank that failed.",
+                *(f"Missing in this build: {one}." for one in info.missing()),
+                f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/reference/environment.md.",
+            ]
+        ),
+    )
+    app.callback(invoke_without_command=True)(greet)
+    for purpose, commands in COMMANDS.items():
+        for name, module in commands.items():
+            if name in names:
+                takes_all: dict[str, Any] = {"allow_interspersed_args": name not in ("run", "dryrun")}
+                kept = app.command(name, cls=Command, context_settings=HELP | takes_all, rich_help_panel=purpose)
+                kept(getattr(import_module(f"nvcoll.cli.{module}"), name))
+    return app
+
+
 def main() -> None:
     """Runs the command line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the shell has closed it: `>&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         getattr(sys, name).reconfigure(errors="replace")  # of a terminal that cannot show `…`
-    app(prog_name="nvcoll")
+    command_line([name for name in sys.argv[1:2] if name in NAMES] or NAMES)(prog_name="nvcoll")

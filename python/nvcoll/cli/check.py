@@ -20,8 +20,7 @@ from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
 from nvcoll.cli import formats
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, beginning, machines
-from nvcoll.cli.outputs import Conditions
+from nvcoll.cli.machines import Conditions, Gpu, beginning, machines
 from nvcoll.text.formatting import printable
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2

@@ -21,11 +21,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 import typer
 
 from nvcoll.cli import completion
-from nvcoll.training.models import software
-from nvcoll.training.options import Help
-
-COMPLETED = {"software": completion.among(software)}
-"""What completes the words of options."""
 
 
 def gathered(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,9 +56,13 @@ def _fields(kind: Any) -> Iterator[inspect.Parameter]:
         defaults = {one.name: one.default for one in dataclasses.fields(kind)}
         yield from (_parameter(name, hints[name], default) for name, default in defaults.items())
         return
+    from nvcoll.training.models import software  # commands without such parameters do not wait for it
+    from nvcoll.training.options import Help
+
+    completed = {"software": completion.among(software)}
     for name, hint in hints.items():
         if get_origin(hint) is Annotated and isinstance(help_ := hint.__metadata__[0], Help):
-            option = typer.Option(help=help_.text, min=help_.least, autocompletion=COMPLETED.get(name))
+            option = typer.Option(help=help_.text, min=help_.least, autocompletion=completed.get(name))
             taken = hint.__origin__
             first = get_args(taken)[0] if isinstance(taken, UnionType) or "Union" in str(get_origin(taken)) else taken
             yield _parameter(name, Annotated[first | None, option], None)

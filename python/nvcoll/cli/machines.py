@@ -1,9 +1,11 @@
-"""The options ``--on``, ``--gpu`` and ``--launch``, and the machines that they name."""
+"""The options ``--on``, ``--gpu``, ``--launch``, ``--nccl-version`` and ``--env``, and the machines that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +13,7 @@ import typer
 from nvcoll._nvcoll import (
     Fabric,
     InvalidArgument,
+    StepPricer,
     fabric,
     gpus,
     launches,
@@ -61,6 +64,7 @@ NcclVersion = Annotated[
 ]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch, _Server
+    from nvcoll.training.planning import Machine
 
     Launch = _Launch
     Server = _Server | None
@@ -110,3 +114,44 @@ def taken(names: Sequence[str] | None, machines: Sequence[Fabric]) -> list[str]:
 def one_machine(option: str, there_are: int) -> str:
     """Returns the error of an option whose output is of one machine."""
     return f"{option} takes one machine, and there are {there_are}: pass one"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What of NCCL is not the default."""
+
+    nccl_version: NcclVersion = None
+    env: Env = None
+
+    def machine(self, fabric: Fabric, gpus: int | None = None) -> Machine:
+        """Returns a machine on which steps are priced."""
+        from nvcoll.training.planning import Machine  # loads the planner
+
+        return Machine(fabric, gpus, version=self.nccl_version, settings=self.settings)
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The environment of NCCL.
+
+        Raises:
+            InvalidArgument: an ``--env`` has no value, or a name occurs twice.
+        """
+        settings: dict[str, str] = {}
+        for one in self.env or ():
+            name, equals, value = one.partition("=")
+            if not equals:
+                raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
+            if name in settings:
+                raise InvalidArgument(f"--env {name} is given twice: pass it once")
+            settings[name] = value
+        return settings
+
+    def check(self) -> None:
+        """Refuses what NCCL has not, for a command that answers also without a prediction, which would refuse it.
+
+        Raises:
+            InvalidArgument: NCCL has no such setting, value or version.
+        """
+        any_machine = fabric("hgx-h100")
+        StepPricer(any_machine, any_machine.world_size, settings=self.settings)
+        any_machine.predict("all_reduce", 1, version=self.nccl_version)

@@ -13,17 +13,12 @@ from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, fabric, parse_size
-from nvcoll.cli import formats
-from nvcoll.cli.machines import Env, NcclVersion, one_machine
+from nvcoll._nvcoll import Fabric, InvalidArgument, parse_size
+from nvcoll.cli import DOES_NOT_FIT, formats
+from nvcoll.cli.machines import one_machine
 from nvcoll.text.tables import print_lines
 from nvcoll.training import page, trace
-from nvcoll.training.planning import Machine
 from nvcoll.training.report import Report, schema
-
-DOES_NOT_FIT = 3
-"""The exit status if the step is beyond a limit, or a script runs out of memory."""
-
 
 HostSpeed = Annotated[
     float | None,
@@ -43,45 +38,6 @@ def _print_schema(wanted: bool) -> None:
     if wanted:
         print(schema(), end="")
         raise typer.Exit
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What of NCCL is not the default."""
-
-    nccl_version: NcclVersion = None
-    env: Env = None
-
-    def machine(self, fabric: Fabric, gpus: int | None = None) -> Machine:
-        """Returns a machine on which steps are priced."""
-        return Machine(fabric, gpus, version=self.nccl_version, settings=self.settings)
-
-    @cached_property
-    def settings(self) -> dict[str, str]:
-        """The environment of NCCL.
-
-        Raises:
-            InvalidArgument: an ``--env`` has no value, or a name occurs twice.
-        """
-        settings: dict[str, str] = {}
-        for one in self.env or ():
-            name, equals, value = one.partition("=")
-            if not equals:
-                raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
-            if name in settings:
-                raise InvalidArgument(f"--env {name} is given twice: pass it once")
-            settings[name] = value
-        return settings
-
-    def check(self) -> None:
-        """Refuses what NCCL has not, for a command that answers also without a prediction, which would refuse it.
-
-        Raises:
-            InvalidArgument: NCCL has no such setting, value or version.
-        """
-        any_machine = fabric("hgx-h100")
-        StepPricer(any_machine, any_machine.world_size, settings=self.settings)
-        any_machine.predict("all_reduce", 1, version=self.nccl_version)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import typer
 from nvcoll._nvcoll import InvalidArgument, ServingPrediction, precisions
 from nvcoll.cli import completion, formats, progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, On, machines, taken
-from nvcoll.cli.outputs import Conditions, Html
+from nvcoll.cli.machines import Conditions, Gpu, On, machines, taken
+from nvcoll.cli.outputs import Html
 from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
 from nvcoll.cli.sweeps import FIELDS, drafter, swept, weights
 from nvcoll.serving.options import CACHE_BYTES, CONCURRENCY, LENGTH, SERVER, ServeOptions, server_of, servers

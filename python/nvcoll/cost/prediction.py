@@ -10,27 +10,25 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nvcoll._nvcoll import Fabric, Prediction, fabric
 from nvcoll.cost.comparison import LAUNCH
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nvcoll._nvcoll import _Launch as Launch
     from nvcoll._nvcoll import _Server as Server
     from nvcoll._nvcoll import _Size as Size
 
     Sizes = list[int] | list[float] | list[str] | list[Size] | tuple[Size, ...] | range | NDArray[Any]
 
-COLUMNS = np.dtype(
-    [
-        ("nbytes", "u8"),
-        *((name, "f8") for name in ("time_us", "low_us", "high_us", "floor_us", "algbw", "busbw")),
-        ("algorithm", "U16"),
-        ("protocol", "U8"),
-    ]
-)
+COLUMNS = [
+    ("nbytes", "u8"),
+    *((name, "f8") for name in ("time_us", "low_us", "high_us", "floor_us", "algbw", "busbw")),
+    ("algorithm", "U16"),
+    ("protocol", "U8"),
+]
 """The columns of a table of predictions: attributes of `Prediction`."""
 
 
@@ -95,6 +93,8 @@ def predict(
         >>> table.shape, [str(name) for name in table["algorithm"]]
         ((2,), ['Ring', 'NVLS'])
     """
+    import numpy as np  # a command that predicts does not wait for it
+
     machine = fabric(on)
 
     def asked(sizes: Any) -> Any:
@@ -113,5 +113,5 @@ def predict(
         one: Prediction = asked(nbytes if isinstance(nbytes, (int, float, str)) else np.asarray(nbytes).item())
         return one
     sizes = np.asarray(nbytes)
-    rows = [tuple(getattr(row, name) for name in COLUMNS.names or ()) for row in asked(sizes.ravel().tolist())]
+    rows = [tuple(getattr(row, name) for name, _ in COLUMNS) for row in asked(sizes.ravel().tolist())]
     return np.array(rows, COLUMNS).reshape(sizes.shape)

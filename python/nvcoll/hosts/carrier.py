@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
+Bytes: TypeAlias = "NDArray[np.uint8]"
 """A contiguous vector of bytes."""
 
 MAX_TAG = 2**19 - 2

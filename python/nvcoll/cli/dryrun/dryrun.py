@@ -24,9 +24,9 @@ import typer
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, On, one_machine
+from nvcoll.cli.machines import Conditions, Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
-from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
+from nvcoll.cli.outputs import HostSpeed, Outputs
 from nvcoll.dryrun.parent.launch import REQUESTS, SILENCE_S, Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of

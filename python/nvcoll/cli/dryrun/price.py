@@ -10,9 +10,9 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabric, fabrics
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import DEFAULT_MACHINE, Gpu, beginning
+from nvcoll.cli.machines import DEFAULT_MACHINE, Conditions, Gpu, beginning
 from nvcoll.cli.machines import machines as machines_of
-from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
+from nvcoll.cli.outputs import HostSpeed, Outputs
 from nvcoll.dryrun.parent import report as of_recordings
 from nvcoll.dryrun.parent.recording import Recording, with_tokens
 from nvcoll.text.formatting import counted

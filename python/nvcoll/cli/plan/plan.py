@@ -17,8 +17,8 @@ import typer
 from nvcoll._nvcoll import Calibration, Fabric, InvalidArgument, StepPrediction
 from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import ANY, Gpu, On, any_machines, machines, one_machine, taken
-from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.cli.machines import ANY, Conditions, Gpu, On, any_machines, machines, one_machine, taken
+from nvcoll.cli.outputs import Outputs
 from nvcoll.cli.plan.given import configured, fields, job_gpus, numbers, paged, prices, ram, seconds, titled
 from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration

@@ -17,9 +17,8 @@ from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule,
 from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import completion, files, formats, hints, progress, sizes
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.machines import Conditions, Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
-from nvcoll.cli.outputs import Conditions
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
 from nvcoll.text.tables import print_labelled, print_lines
 

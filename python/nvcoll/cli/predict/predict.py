@@ -16,8 +16,7 @@ from nvcoll._nvcoll import Prediction
 from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, Launch, On, Server, machines
-from nvcoll.cli.outputs import Conditions
+from nvcoll.cli.machines import Conditions, Gpu, Launch, On, Server, machines
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH, accuracy
 from nvcoll.text.formatting import counted, duration, number, sized

@@ -20,8 +20,7 @@ import typer
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli import formats
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, Launch, On, machines
-from nvcoll.cli.outputs import Conditions
+from nvcoll.cli.machines import Conditions, Gpu, Launch, On, machines
 from nvcoll.cli.run import launcher
 from nvcoll.cli.run.launcher import Failure
 from nvcoll.cli.schedules import Processes
