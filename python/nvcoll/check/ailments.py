@@ -114,7 +114,7 @@ class Ailment:
     def is_named(self, case: Case) -> bool:
         """Says whether a line of a log names the ailment."""
         return any(map(self.is_named_by, case.evidence)) or (
-            self.lost == "cards" and case.cards is not None and case.cards == self._left(case)
+            self.lost == "cards" and self._left(case) in case.log.cards[:1]
         )
 
     def _left(self, case: Case) -> float | None:
@@ -124,8 +124,8 @@ class Ailment:
     def is_denied(self, case: Case) -> bool:
         """Says whether a fact of a log excludes the ailment, and none names it: facts count more than settings."""
         facts = case.facts
-        if self.lost == "cards" and any(line.startswith("cards=") for line in facts):
-            return case.cards != self._left(case)
+        if self.lost == "cards" and case.log.numbers("cards"):
+            return self._left(case) != case.log.cards[0]
         return any(re.match(self.denied_by, line) for line in facts) and not any(map(self.is_named_by, facts))
 
 
@@ -146,16 +146,6 @@ class Case:
     def facts(self) -> list[str]:
         """The evidence that is no setting."""
         return [line for line in self.evidence if line[0].islower()]
-
-    @property
-    def cards(self) -> int | None:
-        """The number of network cards that the log names; None if it names none."""
-        for one in self.evidence:
-            if one.startswith("cards="):
-                return int(one[6:])
-            if one.startswith("NCCL_IB_HCA=") and "^" not in one:
-                return one.count(",") + 1
-        return None
 
     @cached_property
     def settings(self) -> dict[str, str | int]:

@@ -103,17 +103,12 @@ def _other() -> Mapping[str, float]:
     return _usual()[-1]["networks"]
 
 
-def numbers(log: Log, fact: str) -> list[int]:
-    """Returns the numbers of a fact of a log."""
-    return [int(value) for value in log.facts.get(fact, ()) if value.isdigit() and len(value) < 6]
-
-
 def _nodes(log: Log, size: int) -> int:
     """Returns the number of nodes of a log, on boards with a number of GPUs."""
     ranks, hosts = log.ranks or 1, len(set(log.hosts))
     if hosts and len(log.hosts) == ranks:  # no line of a device is missing
         return hosts
-    told = [*sorted(numbers(log, "nodes"))[-1:], *(ranks // each for each in numbers(log, "per_node") if each)]
+    told = [*sorted(log.numbers("nodes"))[-1:], *(ranks // each for each in log.numbers("per_node") if each)]
     if fitting := [nodes for nodes in told if nodes and ranks % nodes == 0]:
         return fitting[0]
     least = max(-(-ranks // size), hosts)
@@ -221,22 +216,12 @@ def _unnamed(log: Log, each: int) -> Iterator[Fabric]:
     amd, nvidia = "library=RCCL" in evidence or "amd" in gpus, "library=NCCL" in evidence or "nvidia" in gpus
     for one in _smallest([one for one in fabrics() if one.name in _boards()], each):
         is_other = nvidia if is_of_amd(one.gpu_model) else amd
-        if (links := numbers(log, "nvlinks")) and one.gpu_model.nvlinks not in links:
+        if (links := log.numbers("nvlinks")) and one.gpu_model.nvlinks not in links:
             continue
         if log.tool is not None and (one.gpu_model.sm or log.tool.least_sm) < log.tool.least_sm:
             continue
         if not is_other and not BOARD < one.world_size < (log.ranks or 0):  # several racks name their GPUs
             yield one
-
-
-def _cards(log: Log) -> int | None:
-    """Returns the number of network cards of a node that a log names."""
-    if found := numbers(log, "cards"):
-        return max(found)
-    if len(cards := set(log.facts.get("card", ()))) > 1:  # of a list, as of nvidia-smi topo -m
-        return len(cards)
-    named = log.settings.get("NCCL_IB_HCA", "")
-    return named.count(",") + 1 if named and "^" not in named and re.search(r"\d", named) else None
 
 
 def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float]]:
@@ -245,7 +230,7 @@ def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float
     fitting = {name: common for name, common in usual.items() if not media or name.split("-")[0] in media}
     if media and not fitting:
         fitting = {name: common for name, common in _other().items() if name.split("-")[0] in media}
-    cards = _cards(log)
+    cards = max(log.cards, default=None)
     for name, common in (fitting or usual).items():
         has = int(name.rsplit("-", 1)[1])
         as_many = 1.0 if cards in (None, has) else OTHER_CARDS[cards > has]

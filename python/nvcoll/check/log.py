@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -65,6 +66,21 @@ class Log:
         """The settings and the facts, each as ``NAME=VALUE``; names of facts are small letters."""
         every = [*self.settings.items(), *((name, value) for name, values in self.facts.items() for value in values)]
         return [f"{name}={value}" for name, value in every]
+
+    def numbers(self, fact: str) -> list[int]:
+        """Returns the numbers of a fact."""
+        return [int(value) for value in self.facts.get(fact, ()) if value.isdigit() and len(value) < 6]
+
+    @property
+    def cards(self) -> list[int]:
+        """The numbers of network cards of a node that the log names, rising."""
+        if found := self.numbers("cards"):
+            return sorted(found)
+        if len(cards := set(self.facts.get("card", ()))) > 1:  # of a list, as of nvidia-smi topo -m
+            return [len(cards)]
+        named = self.settings.get("NCCL_IB_HCA", "")
+        is_list = "^" not in named and re.search(r"\d", named.replace("mlx5", ""))  # mlx5 alone is all cards
+        return [named.count(",") + 1] if is_list else []
 
     def may_have(self, ranks: int) -> bool:
         """Says whether the log can be of a number of ranks."""
