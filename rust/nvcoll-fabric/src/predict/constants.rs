@@ -243,6 +243,7 @@ pub(super) struct NetworkEffects {
     pub(super) message_us: f64,
     pub(super) hop_us: ByStack,
     pub(super) rendezvous_us: ByStack,
+    pub(super) long_rendezvous_us: ByStack,
 }
 
 /// The values of the table by physical effect.

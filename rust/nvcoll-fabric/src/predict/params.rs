@@ -34,6 +34,10 @@ const TREE_CHANNELS: f64 = 16.0;
 /// half of them flags, on Slingshot (gh200_2n4_alps_boeschf and others).
 const EAGER_BYTES: f64 = 4.0 * KIB;
 
+/// The messages of Simple between which the long rendezvous of a network grows from nothing to all of it. Seen on rings of
+/// a100_8n4_polaris_nccl218 and on trees of gh200_2n4_alps_santis, at the same bytes of a message and not of a call.
+const LONG_BYTES: (f64, f64) = (16.0 * KIB, 64.0 * KIB);
+
 /// The parameters of the network between nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NetworkParams {
@@ -41,6 +45,8 @@ pub(super) struct NetworkParams {
     pub(super) software_us: f64,
     /// The microseconds that it adds to a hop with a message so long that the receiver is asked first.
     pub(super) rendezvous_us: f64,
+    /// The microseconds that it adds to a hop with a long message of Simple, less the time in which the bytes move.
+    pub(super) long_rendezvous_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
     /// The GB/s that rings and trees reach in a long transfer, limited by the path from the node's GPUs to the cards and by switches too.
@@ -149,6 +155,13 @@ impl NetworkParams {
     /// Returns the microseconds that software adds to a hop whose message has `bytes` on the wire.
     pub(super) fn software_us(&self, bytes: f64) -> f64 {
         self.software_us + if bytes > EAGER_BYTES { self.rendezvous_us } else { 0.0 }
+    }
+
+    /// Returns the microseconds that a hop of Simple waits until its receiver took a message of `bytes`, beyond `moving_us`.
+    pub(super) fn long_wait_us(&self, bytes: f64, moving_us: f64) -> f64 {
+        let (none, all) = LONG_BYTES;
+        let part = ((bytes / none).log2() / (all / none).log2()).clamp(0.0, 1.0);
+        (part * self.long_rendezvous_us - moving_us).max(0.0)
     }
 }
 
@@ -260,6 +273,7 @@ fn network(
     Some(NetworkParams {
         software_us: of.hop_us[&stack],
         rendezvous_us: of.rendezvous_us.get(&stack).copied().unwrap_or(0.0),
+        long_rendezvous_us: of.long_rendezvous_us.get(&stack).copied().unwrap_or(0.0),
         line_gbps,
         ring_gbps: most.min(cards_gbps),
         tree_gbps: most.min(line_gbps * of.tree),

@@ -160,13 +160,17 @@ pub(super) fn ring(
             (start_up + params.startup_us + over_network, us(steps.bytes, gbps))
         }
     };
+    let wait_us = |network: &NetworkParams| match protocol {
+        Protocol::Simple => network.software_us(message) + network.long_wait_us(message, us(steps.bytes, gbps)),
+        _ => network.software_us(message),
+    };
     let is_ring = traffic == TrafficPattern::Ring;
     let hop_us = if is_ring { hop_us(params, protocol, steps.bytes, gbps) } else { params.hops.of(protocol) };
     Some(TimeBreakdown {
         start_up,
         channels: params.channels_us(channels),
         fill: if is_ring { drain_us(params, pattern, protocol, (steps.bytes, channels), gbps) } else { 0.0 },
-        network: inter_node.map_or(0.0, |network| steps.crossings * network.software_us(message)),
+        network: inter_node.map_or(0.0, |network| steps.crossings * wait_us(network)),
         hops: steps.hops(params, protocol, hop_us),
         bytes: steps.times * step_us,
         carrier,

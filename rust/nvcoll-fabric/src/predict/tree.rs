@@ -15,6 +15,9 @@ use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::params::{ModelParams, NetworkParams};
 use crate::nccl::{NcclAlgorithm, Protocol};
 
+/// The part of a call that is in flight at a level with Tree: NCCL cuts what a channel moves into eight chunks. Cited: as below.
+const IN_FLIGHT: f64 = 1.0 / 8.0;
+
 /// Least in flight at a level, in bytes: 32 KiB on each of 16 channels. Cited: NVIDIA/nccl v2.30.7 src/enqueue.cc.
 const LEAST_IN_FLIGHT: f64 = 16.0 * 32.0 * 1024.0;
 
@@ -48,7 +51,7 @@ pub(super) fn tree(
     };
     let inside = match (algorithm, protocol) {
         (NcclAlgorithm::Tree, Protocol::Simple) => {
-            of_chain(gbps, (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.most_in_flight()))
+            of_chain(gbps, (nbytes * IN_FLIGHT).clamp(LEAST_IN_FLIGHT, network.most_in_flight()))
         }
         (NcclAlgorithm::Tree, Protocol::Ll128) => {
             let most = params.ll128_channel_gbps? * params.channels / 2.0;
@@ -108,15 +111,20 @@ fn over(
     let gbps = inside.gbps.min(network.tree_gbps / shared);
     let levels = levels(params.nodes);
     let of_cards = nbytes * shared;
+    let fill = us(inside.in_flight.min(nbytes), gbps);
+    let wait = match protocol {
+        Protocol::Simple => network.long_wait_us(message * IN_FLIGHT, fill),
+        _ => 0.0,
+    };
     let (carrier, load) = match gbps < inside.gbps {
         true => (Carrier::Cards, of_cards),
         false => (inside.by.0, inside.by.1 * nbytes),
     };
     TimeBreakdown {
         start_up: inside.start_up,
-        network: levels * network.software_us(message),
+        network: levels * (network.software_us(message) + wait),
         hops: inside.hops + levels * network.hops.of(protocol),
-        fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
+        fill: inside.fill + levels * fill,
         bytes: us(nbytes, gbps),
         carrier,
         load,
