@@ -23,9 +23,9 @@ def test_classes_are_those_of_the_table():
     assert all(call.trial.fabric_class == call.system.fabric_class for call in calls)
 
 
-def measured(system, family, time_us, predicted_us=100.0, fabric_class="box", nbytes=1 << 20):
+def measured(system, family, time_us, predicted_us=100.0, fabric_class="box", nbytes=1 << 20, collective="all_reduce"):
     owner = System(system, family, "f", "", 8, 1, fabric_class, "unknown", {})
-    return Judged(Row(owner, "all_reduce", "", "", "f4", nbytes, time_us, True, "yes"), Prediction(predicted_us))
+    return Judged(Row(owner, collective, "", "", "f4", nbytes, time_us, True, "yes"), Prediction(predicted_us))
 
 
 def test_an_interval_holds_what_others_missed_by_and_not_what_its_own_family_did():
@@ -49,8 +49,8 @@ def test_a_quantile_is_raised_until_families_that_are_left_out_are_held():
     assert intervals.quantile(siblings) == 0.5, "four systems of one family count for each other only"
 
 
-def test_few_systems_borrow_the_widest_of_their_scope():
-    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(6)]
+def test_few_systems_borrow_the_width_of_their_scope():
+    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(9)]
     judged += [measured(f"t{n}", f"g{n}", 150.0, fabric_class=f"c{n}") for n in range(5)]
     widths = intervals.Widths.of(judged)
     band = "1 - 128 MiB"
@@ -58,7 +58,42 @@ def test_few_systems_borrow_the_widest_of_their_scope():
     assert widths.factor("c0", "one node", "all_reduce", band) == pytest.approx(1.5)
     assert widths.factor("new", "several nodes", "others", band) == pytest.approx(1.5)
     assert widths.factor("new", "one node", "others", "<= 64 KiB") == math.e, "nothing is known"
-    assert [widths.stands_on(name, "all_reduce", band) for name in ("box", "c0", "new")] == [6, 0, 0]
+    assert [widths.stands_on(name, "all_reduce", band) for name in ("box", "c0", "new")] == [9, 0, 0]
+
+
+def test_eight_systems_are_no_surer_than_their_scope():
+    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(8)]
+    judged += [measured(f"t{n}", f"g{n}", 150.0, fabric_class="far") for n in range(9)]
+    widths = intervals.Widths.of(judged)
+    assert widths.factor("box", "one node", "all_reduce", "1 - 128 MiB") == pytest.approx(1.5)
+    assert widths.stands_on("box", "all_reduce", "1 - 128 MiB") == 8
+
+
+def test_few_systems_borrow_from_other_collectives_of_their_class_too():
+    judged = [measured(f"s{n}", f"f{n}", 190.0, fabric_class="odd") for n in range(6)]
+    judged += [measured(f"t{n}", f"g{n}", 110.0, collective="all_gather") for n in range(6)]
+    widths = intervals.Widths.of(judged)
+    assert widths.factor("odd", "one node", "others", "1 - 128 MiB") == pytest.approx(1.9)
+    assert widths.factor("box", "one node", "others", "1 - 128 MiB") == pytest.approx(1.1), "its own"
+
+
+def test_a_class_of_many_systems_does_not_make_its_scope_sure_of_other_classes():
+    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(90)]
+    judged += [measured("t", "g", 200.0, fabric_class="far")]
+    judged += [measured("u", "h", 190.0, fabric_class="farther")]
+    widths = intervals.Widths.of(judged)
+    assert widths.factor("new", "one node", "all_reduce", "1 - 128 MiB") == pytest.approx(2.0)
+
+
+def test_a_scope_of_one_class_says_nothing_of_others():
+    judged = [measured(f"s{n}", f"f{n}", 110.0 + n) for n in range(20)]
+    assert not intervals.Widths.of(judged).scopes
+
+
+def test_intervals_of_several_nodes_hold_nine_tenths_of_what_was_left_out():
+    for band in intervals.bands():
+        rows_of = [item for item in left_out() if (item.row.system.scope, item.row.band) == ("several nodes", band)]
+        assert 0.88 <= sum(bool(item.covered) for item in rows_of) / len(rows_of) <= 0.95, band
 
 
 def test_a_band_of_few_systems_is_not_validated_by_another():

@@ -161,8 +161,9 @@ TRUST_HEAD = """\
 # factor   90 % of measurements lie between the time over it and the time times it; systems weigh equal, and each was
 #          predicted by constants that were fitted without its family
 #
-# A band in which fewer than five systems of the class were measured borrows the factor of its scope (one node, a rack,
-# several nodes; all of its systems), and is not validated."""
+# A band in which fewer than five systems of the class were measured is not validated. It borrows the wider factor of
+# its scope (one node, a rack, several nodes), in which classes weigh equal, and of other collectives of its class. A
+# band of fewer than nine systems is at least as wide as its scope."""
 
 PRIOR_WEIGHT, SOFT, STEP = 0.3, 0.05, 1e-3
 """Weight of a prior relative to a system; error at which the loss turns from squares to absolute values; the step of

@@ -6,10 +6,12 @@ quantile, a jackknife says: each family is left out in turn, and the least level
 others holds 90 % of the rows of a left-out system, on average over systems. With few systems that is a higher one
 than 90 %, which is what their small number costs. Quantiles are interpolated.
 
-A cell of fewer than five systems is not validated and borrows that of its scope: one node, a rack, several nodes, each
-with all of its systems. Where the scope has as few itself, it borrows the widest of all. An interval says on how many
-systems of its own cell it stands; :func:`covered` judges those that stand on their own apart from those that are
-borrowed.
+A cell of fewer than nine systems is at least as wide as its scope (one node, a rack, several nodes), since even the
+largest residual of eight holds another only 8 times of 9. A scope speaks for classes that nobody measured: its classes
+weigh equal, and the jackknife leaves out a class with all of its systems. A cell of fewer than five systems is not
+validated: it borrows the wider of its scope and of the other collectives of its class. Where a scope has one class
+only, it borrows the widest of all. An interval says on how many systems of its own cell it stands; :func:`covered`
+judges those that stand on their own apart from those that are borrowed.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ from judging import BANDS, Judged, Key, Prediction, Row, in_order
 FEWEST_SYSTEMS = 5
 """Chosen: a cell of fewer systems is not validated."""
 
+ENOUGH_SYSTEMS = 9
+"""The fewest systems whose largest residual holds 90 % of what another would have: 9 of 10, if all are alike."""
+
 PART = 0.9
 """What part of measurements an interval is to hold."""
 
@@ -41,7 +46,8 @@ LEVELS = np.linspace(PART, 1.0, 41)
 """Of quantiles: those that a jackknife tries."""
 
 Residual = tuple[str, str, float]
-"""System, its family, |log(measured / predicted)|."""
+"""What weighs as one, what is left out with it, |log(measured / predicted)|: system and family; for a scope, the class
+twice."""
 
 Cell = tuple[str, str, str]
 """Class or scope, kind of collective, band."""
@@ -81,26 +87,28 @@ def _quantiles(residuals: Sequence[Residual]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Widths:
-    """The factors that follow from some residuals."""
+    """The factors that follow from some residuals: a class's ``own``, and what its scope says of other classes."""
 
     own: Mapping[Cell, float]
+    scopes: Mapping[Cell, float]
     systems: Mapping[Cell, int]
 
     @classmethod
     def of(cls, judged: Iterable[Judged]) -> Widths:
         """Measures them."""
-        cells: dict[Cell, list[Residual]] = defaultdict(list)
+        classes: dict[Cell, list[Residual]] = defaultdict(list)
+        scopes: dict[Cell, list[Residual]] = defaultdict(list)
         members: dict[Cell, set[str]] = defaultdict(set)
         for item in judged:
             row, system = item.row, item.row.system
             size = abs(math.log(row.time_us / item.prediction.time_us))
-            for where in (system.fabric_class, system.scope):
-                cells[where, kind(row.collective), row.band].append((system.system_id, system.family, size))
-                members[where, kind(row.collective), row.band].add(system.system_id)
-        known = {
-            cell: math.exp(quantile(found)) for cell, found in cells.items() if len(members[cell]) >= FEWEST_SYSTEMS
-        }
-        return cls(known, {cell: len(found) for cell, found in members.items()})
+            place, owner = (kind(row.collective), row.band), system.fabric_class
+            classes[owner, *place].append((system.system_id, system.family, size))
+            scopes[system.scope, *place].append((owner, owner, size))
+            members[owner, *place].add(system.system_id)
+        own = {cell: found for cell, found in classes.items() if len(members[cell]) >= FEWEST_SYSTEMS}
+        several = {cell: found for cell, found in scopes.items() if len({owner for owner, *_ in found}) > 1}
+        return cls(_factors(own), _factors(several), {cell: len(found) for cell, found in members.items()})
 
     def stands_on(self, fabric_class: str, of: str, band: str) -> int:
         """Returns on how many systems the factor of a cell stands; 0 if it is borrowed."""
@@ -109,10 +117,21 @@ class Widths:
 
     def factor(self, fabric_class: str, scope: str, of: str, band: str) -> float:
         """Returns the factor of a cell, its own or what it borrows."""
-        for where in (fabric_class, scope):
-            if (where, of, band) in self.own:
-                return self.own[where, of, band]
-        return max((factor for (_, _, at), factor in self.own.items() if at == band), default=math.e)
+        systems = self.stands_on(fabric_class, of, band)
+        own = max(self.own.get((fabric_class, like, band), 0.0) for like in ((of,) if systems else KINDS))
+        if systems >= ENOUGH_SYSTEMS:
+            return own
+        near = max(own, self.scopes.get((scope, of, band), 0.0))
+        return near or max((factor for (_, _, at), factor in self._all() if at == band), default=math.e)
+
+    def _all(self) -> Iterable[tuple[Cell, float]]:
+        """Every factor with its cell."""
+        return [*self.own.items(), *self.scopes.items()]
+
+
+def _factors(cells: Mapping[Cell, Sequence[Residual]]) -> dict[Cell, float]:
+    """The factor of each cell."""
+    return {cell: math.exp(quantile(found)) for cell, found in cells.items()}
 
 
 def with_intervals(judged: Sequence[Judged]) -> list[Judged]:
