@@ -27,8 +27,9 @@ OTHER_BOARD = 0.3
 PART_OF_BOARD = 0.15
 """What remains of a board's odds if a log uses some of its GPUs. Chosen."""
 
-HALF_ON_EACH = 0.1
-"""How common it is that ranks which fit on one node are on two, where a log does not show its nodes. Chosen."""
+HALF_ON_EACH, ONE_ON_EACH = 0.1, 0.5
+"""How common it is that ranks which fit on one node are on two, where a log does not show its nodes; and that two ranks
+are, which test a network. Chosen."""
 
 UNKNOWN_OF_BOARD, NETWORK_OF_ONE = 0.1, 0.1
 """What remains of a board's odds if the log's name of a GPU is unknown, as those of boards are not; and of one node's
@@ -255,5 +256,6 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
             networks = _networks(log, usual) if nodes > 1 or has_network else [(None, 1.0)]
             yield from (Candidate(board, network, common * share) for network, share in networks)
             if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):
+                half = common * (ONE_ON_EACH if each == 2 else HALF_ON_EACH)
                 for network, share in _networks(log, usual):
-                    yield Candidate(board, network, common * share * HALF_ON_EACH, each // 2)
+                    yield Candidate(board, network, half * share, each // 2)

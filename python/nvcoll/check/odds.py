@@ -123,8 +123,8 @@ def _by_settings(log: Log, machine: Fabric, rows: Sequence[Row], healthy: Predic
 
 def _ailing(log: Log, machine: Fabric, row: Row, healthy: Prediction | Expected) -> list[float]:
     """Returns the shares, as logarithms, that a log has with the commonest ailments of its machine."""
-    if machine.nodes > 1:
-        return [-ln(2), -ln(4)]
+    if machine.nodes > 1:  # one card has half of its rate, or a node a quarter of its cards
+        return [-ln(2)] if _is_of_some(log) else [-ln(2), -ln(4)]
     if log.tool is not None or not (healthy.algorithm or "").startswith("NVLS"):
         return []
     without = log.predicted(machine, [row], {"NCCL_NVLS_ENABLE": 0})
