@@ -92,3 +92,9 @@ def test_many_rows_are_read():
 
 def test_a_word_beside_that_of_a_column_begins_no_table():
     formats.read("log", "size count type algbw-1\n" + predicted())
+
+
+def test_rows_behind_the_most_that_are_read_are_named(monkeypatch):
+    monkeypatch.setattr(nccl_tests, "MOST_ROWS", 3)
+    (log,) = nccl_tests.read("log", predicted())
+    assert len(log.rows) == 3 and "what follows is left out" in log.malformed[0][1]

@@ -45,6 +45,7 @@ _PRINTED = ("time", "algbw", "busbw", "error")
 """The columns of a half in nccl-tests; the last is the number of wrong elements in newer versions."""
 
 _TWO_WORDS = re.compile(r"\b(?:(?:alg|algorithm|bus) (?:bw|bandwidth)|(?:message|msg|data) (?:size|type)|size bytes)\b")
+_SIZED = re.compile(r"(?i)size|bytes|count|elements|\bn\b")
 _UNIT = re.compile(r"\([^)]*\)|#(?!wrong)|[*`\"]|\btimestamp\b")
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
@@ -152,6 +153,8 @@ def _halves(names: Sequence[str], words: Sequence[str]) -> Sequence[Mapping[str,
 
 def named(line: str) -> Columns | None:
     """Returns the columns that a line names; None if it is no line of names."""
+    if not _SIZED.search(line):
+        return None
     text = " ".join(_UNIT.sub(" ", spaced(line).lower()).split())
     words = _TWO_WORDS.sub(lambda found: found[0].replace(" ", "_"), text).split()
     known = [next((name for name, one in _NAMES.items() if re.fullmatch(one, word)), "") for word in words]

@@ -42,7 +42,7 @@ def read(name: str, text: str) -> list[Log]:
         text: its content.
     """
     logs = nccl_tests_json.read(name, text) if nccl_tests_json.is_read(text) else nccl_tests.read(name, text)
-    others = [*torch_scripts.read(text, logs[0])]
+    others = [*torch_scripts.read(text, logs[0])] if torch_scripts.MARK.search(text) else []
     others += [_believed(log) for one in TOOLS if one.MARK.search(text) for log in one.read(text)]
     if others:
         logs = [*(log for log in logs if log.rows), *others]

@@ -8,7 +8,8 @@ and control characters. Hydra's prefix may stand in the middle of a line. The nu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import lru_cache
 
 from nvcoll._nvcoll import InvalidArgument
 
@@ -23,25 +24,21 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 _QUOTED = re.compile(r'\s*(?:\{.*"(?:log|message|msg|line)":\s*)?"((?:[^"\\]|\\.)*)"(?:,|,\s*".*\}|\})?')
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_PREFIXES = tuple(
-    map(
-        re.compile,
-        (
-            r"^\s*(?:> ?)+",
-            r"^\s*\(\w[\w-]*(?:, (?:rank|pid)=\d+)*(?:, ip=[\d.]+)?\)\s",
-            r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+(?:\[\d+\])?:\s",
-            r"^[A-Za-z][\w.-]*\s*\|\s(?!.*\|.*\|)",
-            r"^\s*\[?pod/[\w./-]+\]?\s",
-            r"^\s*\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)?\]?\s(?:std(?:out|err) [FP] |\d\d[OE][ +]?)?",
-            r"^\[(?:DEBUG|INFO|WARNING|ERROR)\]\s",
-            r"^\w+/\d+\s",
-            r"^\s*\[?\d\d:\d\d:\d\d(?:\.\d+)?\]?\s",
-            r"^\s*\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?",
-            r"^\s*\d{1,5}:(?=\s|$)",
-            r"^(?:[A-Za-z][\w.-]*|\d+(?:\.\d+){3}):(?=\s+(?:#|\d+\s+\d+\s))",
-        ),
-    )
+_PREFIXES = (
+    r"^\s*(?:> ?)+",
+    r"^\s*\(\w[\w-]*(?:, (?:rank|pid)=\d+)*(?:, ip=[\d.]+)?\)\s",
+    r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+(?:\[\d+\])?:\s",
+    r"^[A-Za-z][\w.-]*\s*\|\s(?!.*\|.*\|)",
+    r"^\s*\[?pod/[\w./-]+\]?\s",
+    r"^\s*\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)?\]?\s(?:std(?:out|err) [FP] |\d\d[OE][ +]?)?",
+    r"^\[(?:DEBUG|INFO|WARNING|ERROR)\]\s",
+    r"^\w+/\d+\s",
+    r"^\s*\[?\d\d:\d\d:\d\d(?:\.\d+)?\]?\s",
+    r"^\s*\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?",
+    r"^\s*\d{1,5}:(?=\s|$)",
+    r"^(?:[A-Za-z][\w.-]*|\d+(?:\.\d+){3}):(?=\s+(?:#|\d+\s+\d+\s))",
 )
+_ANY_PREFIX = re.compile("|".join(_PREFIXES))
 _IN_THE_MIDDLE = re.compile(r"(?<=\d)\[\d+\](?=\s)")
 
 
@@ -58,15 +55,21 @@ def decoded(name: str, content: bytes) -> str:
     return content.decode(errors="replace")
 
 
-def cleaned(text: str) -> Iterator[tuple[int, str]]:
-    """Yields number and content of each line that is not empty."""
+@lru_cache(maxsize=1)
+def cleaned(text: str) -> Sequence[tuple[int, str]]:
+    """Returns number and content of each line that is not empty; several formats read the same text."""
+    lines = []
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        line = _COLOUR.sub("", raw.rstrip("\r").rsplit("\r", 1)[-1][:MOST_LETTERS]).replace("\xa0", " ")
-        if (quoted := _QUOTED.fullmatch(line)) is not None:
+        line = raw.rstrip("\r").rsplit("\r", 1)[-1][:MOST_LETTERS]
+        if not line.isprintable():  # a check that is faster than what it guards
+            line = _COLOUR.sub("", line).replace("\xa0", " ")
+        if '"' in line and (quoted := _QUOTED.fullmatch(line)) is not None:
             line = quoted[1].replace('\\"', '"').replace("\\t", " ").removesuffix("\\n")
-        line = _CONTROL.sub("", line)
-        for prefix in _PREFIXES:
-            line = prefix.sub("", line, count=1)
-        line = _IN_THE_MIDDLE.sub(" ", line).strip()
-        if line:
-            yield number, line
+        if not line.isprintable():
+            line = _CONTROL.sub("", line)
+        if _ANY_PREFIX.match(line):
+            for prefix in _PREFIXES:
+                line = re.sub(prefix, "", line, count=1)
+        if line := _IN_THE_MIDDLE.sub(" ", line).strip():
+            lines.append((number, line))
+    return lines

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES, LEAST_TIME = 1 << 50, 1e-3
 """The largest size and the least time that are believed. Chosen."""
+
+MOST_ROWS = 100_000
+"""The most rows of a log that are read. Chosen: the largest public log has some thousands."""
 
 MOST_SIZES = 4096
 """The most sizes of a range whose average is compared. Chosen."""
@@ -164,6 +167,8 @@ class _Reader:
         """The row that is not complete: number of the line, and text so far."""
         self._said: list[tuple[str, str]] = []
         """The facts of the lines behind the last row."""
+        self._taken = 0
+        """The number of rows so far."""
         self._is_captioned = False
         """Some of these lines are not of NCCL."""
 
@@ -171,6 +176,10 @@ class _Reader:
         """Reads all lines."""
         for number, line in cleaned(text):
             self._read_line(number, line)
+            if self._taken >= MOST_ROWS:
+                why = f"the log has {MOST_ROWS} rows up to here; what follows is left out"
+                self.tables[-1].malformed.append((number, why))
+                break
         if self._begun is not None:
             self._torn("the log ends inside of this row, which is left out")
         self.tables[-1].tell(self._said)
@@ -184,8 +193,9 @@ class _Reader:
         """Begins a table if the last is used. The header stays until another one stands."""
         last = self.tables[-1]
         if last.is_used:
-            kept = ("program", "devices", "groups", "launch", "told_ranks", "sizes", "version", "settings", "facts")
-            self.tables.append(_Table(**{name: deepcopy(getattr(last, name)) for name in kept}))
+            kept = ("program", "devices", "groups", "launch", "told_ranks", "sizes", "version", "settings")
+            self.tables.append(_Table(**{name: copy(getattr(last, name)) for name in kept}))
+            self.tables[-1].facts = {name: [*values] for name, values in last.facts.items()}
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
@@ -229,6 +239,7 @@ class _Reader:
                 table.facts.pop(name, None)
         table.tell(self._said)
         table.take(row)
+        self._taken += 1
         table.wrong_results |= any(_number(half.get("#wrong")) for half in row.cells.halves)
         self._said, self._is_captioned = [], False
 

@@ -77,6 +77,7 @@ SCRIPTS = (
     ),
 )
 
+MARK = re.compile(r"average bandwidth of|\| payload|---- Performance of|COMMS-RES|size\(MB\)")
 _RANKS = re.compile(r"\b(?:groupSize|World size\s*:|world size =|group size =)\s*(\d{1,6})\b")
 _VERSION = re.compile(r"\b(?:nccl=|NCCL version\s*[:=]\s*)\((\d+), (\d+), (\d+)\)")
 _GPU = re.compile(r"_CudaDeviceProperties\(name='([^']+)'")
