@@ -74,7 +74,7 @@ class Ailment:
     name: str
     confirm: str
     """The command to run next."""
-    common: float
+    common: float = 1.0
     prints: str = ""
     """What the command prints with this ailment, and without it."""
     thread: str = ""
@@ -216,15 +216,18 @@ class Suspect:
         return replace(self, busbw=self.rates[nth] if self.rates else None)
 
 
-def _ailments() -> Iterator[Ailment]:
-    table = tomllib.loads(Path(__file__).with_name("ailments.toml").read_text(encoding="utf-8"))
+def _ailments(file: str) -> Iterator[Ailment]:
+    table = tomllib.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     for row in table["ailment"]:
         for own in row.pop("variants", [{}]):
             yield Ailment(**{**row, **own})
 
 
-AILMENTS = tuple(_ailments())
+AILMENTS = tuple(_ailments("ailments.toml"))
 """All ailments that a machine can have: the table `ailments.toml`."""
+
+FAILURES = tuple(_ailments("failures.toml"))
+"""Why runs fail, by the lines of a log that name it: the table `failures.toml`."""
 
 NO_MPI = next(one for one in AILMENTS if one.key == "no-mpi")
 

@@ -32,6 +32,11 @@ _FACTS = {
     "cards": re.compile(r"\bfound (\d+) nics\b"),
     "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
     "infiniband": re.compile(r"/dev/infiniband'?:? (?:is )?(missing|not found|No such file)"),
+    "failure": re.compile(
+        r"\bTest (?:NCCL|CUDA) failure \S+ '([^'(/]+[^'(/ ])|\bNCCL error in: \S+, ([\w ]+)"
+        r"|\b(Watchdog caught collective operation timeout)"
+    ),
+    "warning": re.compile(r"\bWARN (.{4,160})|\b(Duplicate GPU detected|ncclMaxSharedMem \d+ exceeds)"),
     "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
 }
 """The name of each fact, and the words of NCCL, its plugins and RCCL from which it follows."""
@@ -46,13 +51,15 @@ _CARD = re.compile(r"\[\d+\] ?([\w.-]+)(?::\d+)?(?:/(IB|RoCE))?")
 _OTHER_CARD = re.compile(r"\b(?:mlx5_\w+|bnxt_re\w+|ionic_\d+|rdmap\w+|cxi\d+|hsn\d+)")
 
 _NUMBER = re.compile(r"/\d+(?:[(\[]\d+[)\]])?(?=/|$)")
+_OWN_OF_LINE = re.compile(r"\b0x[0-9a-f]+|\d+(?:[.:]\d+)+|\d{4,}")
+"""Addresses, ports and sizes of a warning: the same one is said once."""
 
 
 def told_by(line: str) -> Iterator[tuple[str, str]]:
     """Yields the facts of a line: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
     for name, words in _FACTS.items():
         if (found := words.search(line)) is not None:
-            yield name, _NUMBER.sub("", found[found.lastindex or 0])
+            yield name, (_OWN_OF_LINE if name == "warning" else _NUMBER).sub("", found[found.lastindex or 0])
     yield from (("library", name) for name, words in _LIBRARIES.items() if words.search(line))
     if (found := _HOSTS.search(line)) is not None:
         yield "nodes", str(len({host.partition(":")[0] for host in found[1].split(",")}))

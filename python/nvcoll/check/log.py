@@ -67,6 +67,11 @@ class Log:
         every = [*self.settings.items(), *((name, value) for name, values in self.facts.items() for value in values)]
         return [f"{name}={value}" for name, value in every]
 
+    @property
+    def is_broken(self) -> bool:
+        """Says whether the run failed, or its results are wrong, whatever its machine."""
+        return self.wrong_results or "failure" in self.facts
+
     def numbers(self, fact: str) -> list[int]:
         """Returns the numbers of a fact."""
         return [int(value) for value in self.facts.get(fact, ()) if value.isdigit() and len(value) < 6]

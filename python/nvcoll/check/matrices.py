@@ -97,9 +97,9 @@ def read(text: str) -> Iterator[Log]:
             known = [(target, float(value)) for target, value in zip(columns, values, strict=False) if value != "N/A"]
             cells += [cell(number, int(first), target, gbs) for target, gbs in known
                       if gbs > 0 and (not ways or target != int(first) in columns)]  # fmt: skip
-    known = [(what, ways, 1 + max(columns), cells) for what, ways, columns, cells in titles if what and cells]
-    for what, ways, ranks, cells in known:
+    filled = [(what, ways, 1 + max(columns), cells) for what, ways, columns, cells in titles if what and cells]
+    for what, ways, ranks, cells in filled:
         log = log_of(what, ways, cells, ranks)
         yield replace(log, gpus=[*gpus.values()], hosts=[""] * len(gpus), devices=[*gpus])
-    if names and not known:
+    if names and not filled:
         yield Log("", None, None, [], unlike=f"`{next(iter(names))}` has no matrix that nvcoll reads: {READ}")

@@ -280,6 +280,7 @@ def judged(
     of_all = sum(odds for odds, _ in likely) or 1.0
     part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict)) / of_all
     is_sick = is_named and sum(odds for odds, one in likely if one.verdict == SICK) >= SICK_FROM * of_all
+    is_sick |= log.is_broken
     verdict = _supported(best.verdict, part, is_sick)
     several = [
         OnMachine(one.machine or "", odds, one.verdict, one.share)

@@ -62,8 +62,9 @@ def show(verdicts: Sequence[Verdict]) -> None:
         print_labelled("", f"{log.name}   {title}", label=0)
         if one.rows and (log.tool or log.ranks != 1):  # one rank has no busbw
             _print_rows(log, one.rows)
-        if log.version or log.evidence:
-            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.evidence]))
+        told = [line for line in log.evidence if not line.startswith(("warning=", "failure="))]
+        if log.version or told:
+            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *told]))
         for number, reason in log.malformed:
             print_labelled("left out", f"line {number}: {reason}")
         if one.trust:

@@ -32,6 +32,7 @@ from nvcoll.check import average
 from nvcoll.check.ailments import (
     AILMENTS,
     BUSBW_FALLS,
+    FAILURES,
     NO_MPI,
     TIME_FALLS,
     Case,
@@ -274,6 +275,8 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
     """Yields verdicts from the header and the footer, without any time."""
     if log.wrong_results:
         yield SICK, "the benchmark found wrong results"
+    if failed := log.facts.get("failure"):
+        yield SICK, f"the run failed: `{failed[0]}`"
     if log.jobs > 1:
         what = counted(log.jobs, "job") + (f" of {counted(log.ranks, 'rank')}" if log.ranks else "")
         yield SICK, f"{what} printed into one table: a build without MPI (make clean; make MPI=1), or mixed logs"
@@ -282,7 +285,8 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
 def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     """Returns why no prediction is for a log."""
     if not log.rows and not log.rates:
-        return log.unlike or "the log has no row of a table"
+        begun = ": the run hangs, or has ended before its first size" if log.launch or log.gpus else ""
+        return log.unlike or f"the log has no row of a table{begun}"
     most = fabric.world_size if fabric else log.ranks or 0
     if log.tool is not None and (log.unlike or log.ranks is None or (log.tool.is_of_some and log.ranks <= most)):
         return log.unlike
@@ -435,7 +439,8 @@ def examined(
     if log.jobs > 1:
         likely = [Suspect(NO_MPI, 1.0, None)]
     elif verdict != HEALTHY and (case is None or (share or 0) >= ASK_FROM):
-        likely = named_alone(facts, [*AILMENTS, *of_version(log, fabric, slow)])
+        slows = () if "failure" in log.facts else [*AILMENTS, *of_version(log, fabric, slow)]
+        likely = named_alone(facts, FAILURES) or named_alone(facts, slows)
     machine = fabric.name if fabric else None
     return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case=case)
 
