@@ -41,9 +41,9 @@ COMMONEST = 0.4
 SET = 0.8
 """The part of logs whose rates are those that their settings leave. Chosen."""
 
-JUDGED_MACHINES, RANKS, ROUGH = 12, 2048, 0.35
-"""The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; and the error of
-the rough rate by which they are chosen, as a logarithm."""
+JUDGED_MACHINES, RANKS, ROUGH, LEAST_ROUGH = 12, 2048, 0.35, 0.01
+"""The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; the error of the
+rough rate by which they are chosen, as a logarithm; and how likely one is by it at least, as a part of the likeliest."""
 
 SHOWN, LEAST_SHOWN, LEAST_ODDS = 3, 0.08, 0.005
 """The most machines that are shown, the least odds of one, and of one that is judged. Chosen."""
@@ -149,7 +149,8 @@ def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
         rate = min(alone[board], gbps[one.network] if one.network else inf)
         share = ln(row.nbytes * scale / row.time_us / 1e3 / rate) if rate < inf else 0.0
         weighed.append((one.common * (_normal(share, ROUGH) + _below(share, ROUGH, nodes)), one))
-    return [one for _, one in sorted(weighed, key=lambda each: -each[0])[:most]]
+    likely = max(weight for weight, _ in weighed) * LEAST_ROUGH
+    return [one for weight, one in sorted(weighed, key=lambda each: -each[0])[:most] if weight >= likely]
 
 
 def _rate(log: Log, one: Candidate, row: Row) -> float:
