@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import json_schemas
 import jsonschema
 import pytest
-from check_logs import LOGS, predicted
+from check_logs import LOGS, MIB, predicted, table
 from command_line import cli, done
 
 from nvcoll.check import junit, nccl_tests
@@ -89,3 +89,11 @@ def test_a_junit_file_that_cannot_be_written_is_named():
     assert (
         "/missing/junit.xml" in done("check", LOGS / "nccl-tests-290-1node.log", "--junit", "/missing/junit.xml").stderr
     )
+
+
+def test_long_lists_of_a_log_are_cut(tmp_path):
+    cards = " ".join(f"[{nth}]mlx5_{nth}:1/RoCE" for nth in range(100))
+    head = f"h:1:2 [0] NCCL INFO NET/IB : Using {cards}\nNCCL_IB_HCA={','.join(f'mlx5_{nth}' for nth in range(100))}"
+    (tmp_path / "log").write_text(table({MIB: 100}, head=head))
+    shown = cli("check", tmp_path / "log", "--on", "hgx-h100", status=1).stdout
+    assert "card=mlx5_15, 84 more" in shown and "mlx5_99" not in shown

@@ -3,7 +3,11 @@
 import pytest
 from check_logs import MIB, table
 
+from nvcoll import fabric
 from nvcoll.check import formats, nccl_tests
+from nvcoll.check.verdict import judged
+
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,46 @@ def test_a_run_that_failed_before_another_is_not_a_second_job():
 def test_a_row_of_an_unknown_type_is_left_out_and_named():
     (log,) = formats.read("log", table({MIB: 100, 2 * MIB: 200}).replace("float", "fp2", 1))
     assert len(log.rows) == 1 and log.malformed == [(4, "the row is cut short, or its type is unknown; it is left out")]
+
+
+DESTROYED = "\n".join(
+    f"host-{rank // 8}:{rank}:{rank} [{rank % 8}] NCCL INFO comm 0x7f rank {rank} nranks 16 cudaDev {rank % 8} busId 1 "
+    "- Destroy COMPLETE"
+    for rank in range(16)
+)
+
+
+@pytest.mark.parametrize(
+    "text", [f"{table({MIB: 100}, ranks=16)}\n{DESTROYED}", table({MIB: 100}, ranks=16, head=DESTROYED)]
+)
+def test_lines_of_nccl_that_name_a_rank_have_its_host(text):
+    (log,) = nccl_tests.read("log", text)
+    assert (log.ranks, len(log.hosts), {*log.hosts}) == (16, 16, {"host-0", "host-1"})
+    assert list(log.devices) == [*range(8)] * 2
+
+
+def test_prose_around_a_table_is_no_fact_of_the_launch():
+    prose = "We compare with our older 4-node cluster of 4 nodes; `NCCL_ALGO=Ring` was set, in `all_reduce_perf`."
+    (log,) = nccl_tests.read("log", table({MIB: 100}, head=prose))
+    assert not log.facts and log.settings == {"NCCL_ALGO": "Ring"}
+
+
+@pytest.mark.parametrize(
+    ("head", "note"),
+    [
+        ("srun -N 4 --ntasks-per-node=8 ./all_reduce_perf", "4 nodes with 8 tasks each: 32 ranks; taken are 16"),
+        ("mpirun -np 64 ./all_reduce_perf", "the command or NCCL: 64 ranks; taken are 16"),
+        ("#  Rank 63 Group  0 Pid 1 on h device  7 [0x18] H100", "the lines of devices: 64 ranks; taken are 16"),
+        ("# nThread 1 nGpus 6 minBytes 1 maxBytes 2 step: 2(factor)", "the header has 6 GPUs of a process"),
+    ],
+)
+def test_what_contradicts_the_rows_is_named_and_not_taken(head, note):
+    (log,) = nccl_tests.read("log", table({GIB: 10000}, ranks=16, head=head))
+    assert log.ranks == 16 and not log.facts.get("nodes") and any(note in one for one in log.notes)
+    assert any(note in reason for reason in judged(log, fabric("hgx-h100x2+ib-ndr-8"), None, None).reasons)
+
+
+@pytest.mark.parametrize("number", ["1e300", "1e16", "-5", "inf"])
+def test_a_number_that_nobody_measures_is_not_believed(number):
+    (log,) = nccl_tests.read("log", table({MIB: 100, GIB: 10000}).replace("10000.00", number))
+    assert [row.nbytes for row in log.rows] == [MIB] and "a number is" in log.malformed[0][1]

@@ -225,7 +225,7 @@ def test_a_log_of_fewer_ranks_than_the_cluster_says_with_what_it_is_compared():
     ring, cluster = LOGS / "nccl-tests-252-ring-2node.log", "hgx-h100x2+ib-ndr-8"
     said = done("check", ring, "--on", cluster).stdout
     other = "hgx-h100[0-3]x2+ib-ndr-8"
-    assert f" 8 ranks: compared with one node of {cluster}; if 4 ranks ran on each of 2 nodes, pass {other}\n" in said
+    assert f" 8 ranks: compared with one node of {cluster}; if 4 ranks ran on each of 2 nodes, pass '{other}'\n" in said
     assert "compared with" not in done("check", ring, "--on", other).stdout
     assert "compared with" not in done("check", ring, "--on", "hgx-h100").stdout
 

@@ -14,7 +14,7 @@ _FACTS = {
     "gdr_ring": re.compile(r"\bConnected all rings, use ring PXN \d GDR ([01])\b"),
     "nodes": re.compile(
         r"\bnNodes (\d{1,5})\b|--nodes[= ](\d{1,5})\b|\bSLURM_(?:JOB_NUM_|N)NODES=(\d{1,5})\b"
-        r"|(?:^|[\s=(])(\d{1,5})-nodes?\b|\bUsing devices \(across (\d{1,5}) nodes"
+        r"|^\W*(\d{1,5})-nodes?\b|\bUsing devices \(across (\d{1,5}) nodes"
         r"|\b(?:srun|salloc|SBATCH)\b.*?\s-N ?(\d{1,5})\b"
     ),
     "per_node": re.compile(

@@ -58,6 +58,8 @@ class Log:
     """Why the times are not comparable with predictions: CUDA graphs, CPU times."""
     malformed: Sequence[tuple[int, str]] = ()
     """Lines that begin like a row and cannot be read: number and reason."""
+    notes: Sequence[str] = ()
+    """What the log says of its launch and is not taken, because its rows contradict it."""
     tool: Tool | None = field(default=None, repr=False, compare=False)
     """Another tool than nccl-tests; `collective` is then what it measures."""
 

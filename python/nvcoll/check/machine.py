@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from nvcoll._nvcoll import Fabric, InvalidArgument, gpus_called
 from nvcoll.check.candidates import BOARD
 from nvcoll.check.log import Log
@@ -46,7 +48,7 @@ def part(log: Log, machine: Fabric) -> str | None:
         return compared
     some = f"[0-{each - 1}]" if each > 1 else "[0]"
     name = machine.name.replace(machine.node, f"{machine.node}{some}", 1)
-    return f"{compared}; if {counted(each, 'rank')} ran on each of {machine.nodes} nodes, pass {name}"
+    return f"{compared}; if {counted(each, 'rank')} ran on each of {machine.nodes} nodes, pass {quote(name)}"
 
 
 def doubt(log: Log, machine: Fabric) -> str | None:

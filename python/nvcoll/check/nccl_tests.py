@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,13 +25,13 @@ from nvcoll.check.log import Log
 from nvcoll.check.ranks import Interval
 from nvcoll.check.row import Row
 from nvcoll.check.tool import UNREAL
-from nvcoll.text.formatting import sized
+from nvcoll.text.formatting import counted, sized
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
 MOST_BYTES, LEAST_TIME = 1 << 50, 1e-3
-"""The largest size and the least time that are believed. Chosen."""
+"""The largest size, and any number, and the least time that are believed. Chosen."""
 
 MOST_ROWS = 100_000
 """The most rows of a log that are read. Chosen: the largest public log has some thousands."""
@@ -43,6 +43,7 @@ _CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A
 _DEVICE = re.compile(
     r"\bRank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?(?:on\s+(.+?)\s+|uses\s+)?device\s+(\d+) \[[^]]+\] ?(.*)"
 )
+_COMM = re.compile(r"^(\S+?):\d+:\d+ \[\d+\] NCCL INFO .*?\brank (\d+) n[rR]anks (\d+) cudaDev (\d+)")
 _PARAMETERS = re.compile(r"\bnThread (\d+) nGpus (\d+) ")
 _OF_NCCL = re.compile(r"\bNCCL (?:INFO|WARN)|^#?$|\bOut of bounds|\bAvg bus|\bCollective test|asterisks|\(B\)")
 """Lines that say nothing about a table that begins."""
@@ -55,7 +56,7 @@ _VERSIONS = (re.compile(r"\b[NR]CCL version\s*:?\s*(\d+\.\d+\.\d+)"), re.compile
 _NRANKS = re.compile(r"\bn[rR]anks (\d{1,7})\b")
 _SETTING = re.compile(
     r"(?<!unset )\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )[\"']?"
-    r"((?:AND|OR|MOD|DIV) \w+|(?:(?!;\s*\w+=|;\s*$|;\s)[^\s\"'])+)"
+    r"((?:AND|OR|MOD|DIV) \w+|(?:(?!;\s*\w+=|;\s*$|;\s)[^\s\"'`])+)"
 )
 
 
@@ -87,8 +88,12 @@ class _Table:
     cases: Counter[tuple[int, Sequence[str]]] = field(default_factory=Counter)
     factor: Interval | None = None
     devices: list[tuple[int, str, int, str]] = field(default_factory=list)
+    comms: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    """By the ranks of a communicator and the rank: host and device, from lines of ``NCCL_DEBUG=INFO``."""
     groups: set[int] = field(default_factory=set)
     launch: _Launch | None = None
+    each_process: int = 1
+    """The ranks of a process, by the header."""
     told_ranks: list[int] = field(default_factory=list)
     sizes: Sequence[int] = ()
     average: tuple[int, float] | None = None
@@ -143,7 +148,7 @@ def _row(line: int, cells: Cells) -> _Row | str:
     for half in cells.halves:
         numbers = {name: _number(word) for name, word in half.items()}
         time, algbw, busbw = map(numbers.get, ("time", "algbw", "busbw"))
-        is_known = all(known is None or 0 <= known < inf for known in numbers.values())
+        is_known = all(known is None or 0 <= known <= MOST_BYTES for known in numbers.values())
         if not is_known or cells.nbytes > MOST_BYTES or (time and time < LEAST_TIME):
             return UNREAL
         is_in_ms = time and algbw and 0.5 < cells.nbytes / (time * 1e6) / algbw < 2  # the oldest versions
@@ -193,7 +198,18 @@ class _Reader:
         """Begins a table if the last is used. The header stays until another one stands."""
         last = self.tables[-1]
         if last.is_used:
-            kept = ("program", "devices", "groups", "launch", "told_ranks", "sizes", "version", "settings")
+            kept = (
+                "program",
+                "devices",
+                "comms",
+                "groups",
+                "launch",
+                "each_process",
+                "told_ranks",
+                "sizes",
+                "version",
+                "settings",
+            )
             self.tables.append(_Table(**{name: copy(getattr(last, name)) for name in kept}))
             self.tables[-1].facts = {name: [*values] for name, values in last.facts.items()}
 
@@ -248,7 +264,8 @@ class _Reader:
         if (found := _PARAMETERS.search(line)) is not None:
             self._begin_header()
             table = self.tables[-1]
-            table.launch = "process_per_gpu" if int(found[1]) * int(found[2]) == 1 else "single_process"
+            table.each_process = int(found[1]) * int(found[2])
+            table.launch = "process_per_gpu" if table.each_process == 1 else "single_process"
             table.sizes = _sizes(line)
             if (graph := re.search(r"graph: (\d+)", line)) and int(graph[1]):
                 table.unlike = "calls are in CUDA graphs (-G), which nvcoll does not predict"
@@ -272,6 +289,8 @@ class _Reader:
             table.program = found[1]
             table.sizes = _sizes(line) or table.sizes
         self._read_facts(table, line)
+        if (comm := _COMM.search(line)) is not None:
+            table.comms[int(comm[3]), int(comm[2])] = comm[1], int(comm[4])
         table.told_ranks += map(int, _NRANKS.findall(line))
         if (ranks_started := ranks.commanded(line)) is not None:
             table.told_ranks.append(ranks_started)
@@ -296,7 +315,7 @@ class _Reader:
         self._next_table()
         table = self.tables[-1]
         if not table.rows and len(self.tables) > 1 and table.starts == 0:
-            for of_a_run in (table.devices, table.groups, table.told_ranks, table.facts, table.settings):
+            for of_a_run in (table.devices, table.comms, table.groups, table.told_ranks, table.facts, table.settings):
                 of_a_run.clear()
             table.settings.update(self._exported)
         table.starts += 1
@@ -340,6 +359,12 @@ def _collective_of_rows(table: _Table) -> tuple[str | None, int | None]:
     return ("all_to_all" if only_out_of_place else "all_gather"), round(shares)
 
 
+def _tasks(table: _Table) -> tuple[int, int]:
+    """Returns the nodes and the tasks on each that a log tells; 0 if it does not."""
+    nodes, each = (max(map(int, table.facts.get(name, ())), default=0) for name in ("nodes", "per_node"))
+    return nodes, each
+
+
 def _ranks(table: _Table, collective: str | None, shares: int | None) -> tuple[int | None, tuple[int, int] | None]:
     """Returns the number of ranks, and the range in which it is if only busbw tells it."""
     if table.factor is not None and table.factor[1] < 0.4:  # two ranks have at least 0.5
@@ -348,7 +373,7 @@ def _ranks(table: _Table, collective: str | None, shares: int | None) -> tuple[i
         return shares, None
     devices = table.devices[: len(table.devices) // max(table.firsts, 1)]
     last = max((rank for rank, *_ in devices), default=-1)
-    nodes, each = (max(map(int, table.facts.get(name, ())), default=0) for name in ("nodes", "per_node"))
+    nodes, each = _tasks(table)
     told = [len(devices) if len(table.groups) > 1 else last + 1, max(table.told_ranks, default=0)]
     told += [*table.told_ranks, nodes * each]
     permitted = ranks.permitted(collective, table.factor)
@@ -356,6 +381,19 @@ def _ranks(table: _Table, collective: str | None, shares: int | None) -> tuple[i
     if found is not None or permitted is None:
         return found, None
     return ranks.plainest(*permitted), permitted if permitted[0] < permitted[1] else None
+
+
+def _contradicted(table: _Table, number: int | None) -> Iterator[str]:
+    """Yields what a log says of its launch that its rows contradict."""
+    last, (nodes, each) = max((rank for rank, *_ in table.devices), default=-1) + 1, _tasks(table)
+    told = {"the lines of devices": last if last > (number or 0) else 0,
+            "the command or NCCL": 0 if number in table.told_ranks else max(table.told_ranks, default=0),
+            f"{nodes} nodes with {each} tasks each": nodes * each}  # fmt: skip
+    for what, ranks_told in told.items():
+        if number and ranks_told not in (0, number):
+            yield f"{what}: {ranks_told} ranks; taken are {number}, which the rows show"
+    if number and number % table.each_process:
+        yield f"the header has {table.each_process} GPUs of a process (-t, -g); taken are {counted(number, 'rank')}"
 
 
 def _log(name: str, table: _Table) -> Log:
@@ -366,6 +404,11 @@ def _log(name: str, table: _Table) -> Log:
     collective = named or of_rows
     number, between = _ranks(table, collective, shares)
     devices = table.devices[: len(table.devices) // max(table.firsts, 1)]
+    if not devices and table.comms:  # the ranks of the largest communicator
+        most = max(table.comms)[0]
+        devices = [(rank, *place, "") for (of, rank), place in sorted(table.comms.items()) if of == most]
+    nodes, each = _tasks(table)
+    is_laid_out = nodes * each in (0, number)
     is_mixed = len({nbytes for nbytes, _ in table.cases}) < len(table.cases)
     rows, rates = [], []
     for row in table.rows:
@@ -393,7 +436,8 @@ def _log(name: str, table: _Table) -> Log:
         launch=table.launch,
         version=table.version,
         settings=table.settings,
-        facts=table.facts,
+        facts=table.facts if is_laid_out else {**table.facts, "nodes": [], "per_node": []},
+        notes=[*_contradicted(table, number)],
         average=table.average[1] if table.average else None,
         sizes=table.sizes,
         wrong_results=table.wrong_results,

@@ -11,6 +11,9 @@ from nvcoll.check.verdict import Judged, Verdict
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
+MOST_VALUES, MOST_LETTERS = 16, 200
+"""The most values of a fact, and letters of a setting, that are shown; JSON has all. Chosen."""
+
 HEADINGS = ("predicted", "90 % interval", "share", "of baseline", "")
 
 
@@ -46,10 +49,24 @@ def _print_suspects(suspects: Sequence[Suspect]) -> None:
         print_labelled("" if nth else "perhaps", f"{100 * one.odds:.0f} %: {one.ailment.name}{rate}")
         if nth == 0:
             print_labelled("run", one.ailment.confirm)
+            if "COMMAND" in one.ailment.confirm:
+                print_labelled("", "COMMAND is the command of this log")
             if one.ailment.prints:
                 print_labelled("it prints", one.ailment.prints)
             if one.ailment.thread:
                 print_labelled("see", one.ailment.thread)
+
+
+def _told(log: Log) -> list[str]:
+    """Returns version, settings and facts of a log, without the rest of long ones."""
+    told = [f"{name}={value}" for name, value in log.settings.items()]
+    for name, values in log.facts.items():
+        if name in ("warning", "failure"):
+            continue
+        told += [f"{name}={value}" for value in values[:MOST_VALUES]]
+        told += [f"{len(values) - MOST_VALUES} more"] if len(values) > MOST_VALUES else []
+    cut = (one if len(one) <= MOST_LETTERS else f"{one[:MOST_LETTERS]}..." for one in told)
+    return [*filter(None, [log.version]), *cut]
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
@@ -62,9 +79,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
         print_labelled("", f"{log.name}   {title}", label=0)
         if one.rows and (log.tool or log.ranks != 1):  # one rank has no busbw
             _print_rows(log, one.rows)
-        told = [line for line in log.evidence if not line.startswith(("warning=", "failure="))]
-        if log.version or told:
-            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *told]))
+        if told := _told(log):
+            print_labelled("nccl", ", ".join(told))
         for number, reason in log.malformed:
             print_labelled("left out", f"line {number}: {reason}")
         if one.trust:

@@ -199,7 +199,7 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
     is_outside = share > FASTEST_SHARE and 2 * sum(one.is_fast for one in deciding) > len(deciding)
     if is_outside or share > IMPOSSIBLE_SHARE:
-        yield CANNOT_TELL, f"{reached}: faster than this machine can be. Is --on the machine of the log?"
+        yield CANNOT_TELL, f"{reached}: faster than this machine can be: the log is of another one"
 
 
 def _by_baseline(deciding: Sequence[Judged], share: float, require: float | None) -> tuple[str | None, str]:
@@ -431,6 +431,7 @@ def examined(
             reasons.append(f"the log reaches {_in_words(share)} the predicted busbw{wide}")
     if log.tool:
         reasons = [reason.replace("busbw", "speed") for reason in reasons]
+    reasons += log.notes
     uneven = [one for one in deciding if one.row.is_uneven]
     if is_one_job and uneven:
         reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
