@@ -65,8 +65,8 @@ def test_a_log_of_deepep_has_the_ranks_that_its_rates_show():
 
 @pytest.mark.parametrize(
     ("text", "board"),
-    [(check_logs.DEEPEP_OF_TWO_NODES, "hgx-h100")],
-    ids=["between nodes"],
+    [(check_logs.DEEPEP_INTRANODE, "hgx-h800"), (check_logs.DEEPEP_OF_TWO_NODES, "hgx-h100")],
+    ids=["inside a node", "between nodes"],
 )
 def test_a_log_of_deepep_without_gpus_is_of_a_board_that_runs_it(tmp_path, text, board):
     (tmp_path / "ep.log").write_text(text)

@@ -243,6 +243,7 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
     is_unknown = bool(names(log)) and not models(log)
     for board in _boards_of(log):
         common, usual = _boards().get(board.name.partition(" with gpu ")[0], (OTHER_BOARD, _other()))
+        common *= log.tool.common.get(board.name, 1.0) if log.tool else 1.0
         with suppress(InvalidArgument):
             nodes, each = _layout(log, board)
             if each < board.world_size <= BOARD:
