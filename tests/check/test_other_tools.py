@@ -12,6 +12,7 @@ from nvcoll.check.row import Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, examined, judged
 
 TWO, H800, GIB = "hgx-h100x2+ib-ndr-8", "hgx-h800x2+ib-ndr-8", 1 << 30
+H800_INSIDE = f"{check_logs.DEEPEP_INTRANODE}Best combine: SMs 24, NVL chunk 4: 158.00 GB/s (NVL)\n"
 
 
 def verdicts(text, on):
@@ -65,7 +66,7 @@ def test_a_log_of_deepep_has_the_ranks_that_its_rates_show():
 
 @pytest.mark.parametrize(
     ("text", "board"),
-    [(check_logs.DEEPEP_INTRANODE, "hgx-h800"), (check_logs.DEEPEP_OF_TWO_NODES, "hgx-h100")],
+    [(H800_INSIDE, "hgx-h800"), (check_logs.DEEPEP_OF_TWO_NODES, "hgx-h100")],
     ids=["inside a node", "between nodes"],
 )
 def test_a_log_of_deepep_without_gpus_is_of_a_board_that_runs_it(tmp_path, text, board):
