@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvcoll import fabric
-from nvcoll.check import candidates, nccl_tests, odds
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, among
+from nvcoll.check import candidates, formats, nccl_tests, odds
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among
 
 OF_TWO_MAKERS = [("NVIDIA H100 80GB HBM3", "hgx-h100"), ("AMD Instinct MI300X", "mi300x-8")]
 SIZES = [64 * MIB, 256 * MIB, 1024 * MIB]
@@ -175,6 +175,25 @@ def test_a_rate_of_one_machine_that_another_has_when_sick_is_not_called_healthy(
     log = log_of("", 2, times=half)
     (one,) = among([odds.judged(log, odds.found([log]), None)])
     assert one.verdict == CANNOT_TELL and len(one.machines) > 1
+
+
+@pytest.mark.parametrize(
+    ("link", "gbit", "verdict", "cards"),
+    [("Ethernet", 97.6, HEALTHY, ["roce-100-1"]), ("IB", 196.5, CANNOT_TELL, ["ib-hdr-1", "ib-ndr-1"])],
+)
+def test_a_card_without_a_machine_is_one_whose_line_rate_it_has(link, gbit, verdict, cards):
+    text = f"Link type : {link}\n#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec]\n1048576 5000 {gbit} {gbit}\n"
+    (log,) = formats.read("log", text)
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict == verdict and [of.machine.split("+")[1] for of in one.machines][: len(cards)] == cards
+
+
+@pytest.mark.parametrize(("lines", "verdict"), [("", CANNOT_TELL), ("NCCL INFO Using network Socket", SUSPICIOUS)])
+def test_tcp_is_right_only_without_cards(lines, verdict):
+    times = times_on(fabric("pcie4-2-p2p[0]x2+ethernet-10-1 with gpu a10g"), 1.0)
+    log = log_of("NVIDIA A10G", 2, 1, times, lines)
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict == verdict and (not lines or one.suspects[0].ailment.key == "tcp")
 
 
 def test_a_setting_that_would_change_nothing_is_of_another_machine():

@@ -21,6 +21,9 @@ WARNINGS = [
     ("hosts-apart", "NCCL WARN socketPollConnect: Connect to 10.0.0.4<56849> returned 113(No route to host)"),
     ("hosts-apart", "NCCL WARN Bootstrap : no socket interface found"),
     ("unlike-ranks", "NCCL WARN NET/Socket : message truncated : receiving 696320 bytes instead of 32768"),
+    ("unlike-ranks", "socket.c:446 NCCL WARN socketFinalizeAccept: wrong type 3 != 4"),
+    ("link-down", "Device 0 marked as failed. Initiating recovery? Yes (recv comm=0x1)"),
+    ("stub-driver", "misc/strongstream.cc:60 NCCL WARN Cuda failure 'CUDA driver is a stub library'"),
     ("shared-gpu", "init.cc:497 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000"),
 ]
 
@@ -38,7 +41,21 @@ def test_a_line_of_nccl_names_why_a_run_failed(key, line):
 
 
 def test_each_failure_has_a_line_that_is_tried():
-    assert {one.key for one in FAILURES} == {key for key, _ in WARNINGS} | {"fault-of-release"}
+    assert {one.key for one in FAILURES} == {key for key, _ in WARNINGS} | {"fault-of-release", "queue-pair"}
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("queue-pair", "NCCL WARN NET/IB : mlx5_3:1 async fatal event on QP (0x732d78661238): invalid request"),
+        ("fault-of-release", " 2097152 32768 float none -1 n0: Test CUDA failure x.cu:389 'an illegal memory access'"),
+        ("link-down", "#bytes #iterations BW average[Gb/sec]\n65536 5000 389\n Completion with error at client"),
+        ("no-route", "NCCL WARN Call to ibv_modify_qp failed with error No such device"),
+    ],
+)  # fmt: skip
+def test_a_run_fails_also_by_other_words_and_inside_of_a_row(key, line):
+    found = verdict_on(line)
+    assert found.verdict == SICK and found.suspects[0].ailment.key == key
 
 
 def test_what_torch_raises_is_a_failure():

@@ -229,6 +229,8 @@ AILMENTS = tuple(_ailments("ailments.toml"))
 FAILURES = tuple(_ailments("failures.toml"))
 """Why runs fail, by the lines of a log that name it: the table `failures.toml`."""
 
+TCP = tuple(one for one in AILMENTS if one.key == "tcp")
+
 NO_MPI = next(one for one in AILMENTS if one.key == "no-mpi")
 
 

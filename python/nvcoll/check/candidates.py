@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, fabric, fabrics, gpus_called
 from nvcoll.check.log import Log
@@ -27,9 +28,9 @@ OTHER_BOARD = 0.3
 PART_OF_BOARD = 0.15
 """What remains of a board's odds if a log uses some of its GPUs. Chosen."""
 
-HALF_ON_EACH, ONE_ON_EACH = 0.1, 0.5
+HALF_ON_EACH, ONE_ON_EACH = 0.1, {False: 0.5, True: 3.0}
 """How common it is that ranks which fit on one node are on two, where a log does not show its nodes; and that two ranks
-are, which test a network. Chosen."""
+are, which test a network, if the log names one. Chosen."""
 
 UNKNOWN_OF_BOARD, NETWORK_OF_ONE = 0.1, 0.1
 """What remains of a board's odds if the log's name of a GPU is unknown, as those of boards are not; and of one node's
@@ -49,6 +50,7 @@ _MEDIA = (
 )
 """The family of networks that a line of evidence names."""
 
+_NETWORK = re.compile(r"network=|provider=|medium=")
 _OF_NETWORK = re.compile(r"gdr=|path=NET")
 """Evidence of several nodes."""
 
@@ -85,10 +87,12 @@ def _fabric(name: str) -> Fabric:
 
 
 @cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("usual.toml").read_text(encoding="utf-8"))
+
+
 def _usual() -> list[dict[str, Mapping[str, float]]]:
-    rows: list[dict[str, Mapping[str, float]]] = tomllib.loads(
-        Path(__file__).with_name("usual.toml").read_text(encoding="utf-8")
-    )["usual"]
+    rows: list[dict[str, Mapping[str, float]]] = _table()["usual"]
     return rows
 
 
@@ -241,6 +245,10 @@ def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float
 def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
     """Yields the machines that a log may be of; with a network if another log is of one."""
     is_unknown = bool(names(log)) and not models(log)
+    if log.tool is not None and log.tool.is_of_card and not models(log):
+        board = _fabric("hgx-h100")
+        yield from (Candidate(board, network, share) for network, share in _networks(log, _table()["cards"]))
+        return
     for board in _boards_of(log):
         common, usual = _boards().get(board.name.partition(" with gpu ")[0], (OTHER_BOARD, _other()))
         common *= log.tool.common.get(board.name, 1.0) if log.tool else 1.0
@@ -257,6 +265,7 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
             networks = _networks(log, usual) if nodes > 1 or has_network else [(None, 1.0)]
             yield from (Candidate(board, network, common * share) for network, share in networks)
             if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):
-                half = common * (ONE_ON_EACH if each == 2 else HALF_ON_EACH)
+                names_network = any(map(_NETWORK.match, log.evidence))
+                half = common * (ONE_ON_EACH[names_network] if each == 2 else HALF_ON_EACH)
                 for network, share in _networks(log, usual):
                     yield Candidate(board, network, half * share, each // 2)

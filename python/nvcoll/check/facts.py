@@ -35,8 +35,11 @@ _FACTS = {
     "failure": re.compile(
         r"\bTest (?:NCCL|CUDA) failure \S+ '([^'(/]+[^'(/ ])|\bNCCL error in: \S+, ([\w ]+)"
         r"|\b(Watchdog caught collective operation timeout)"
+        r"|\b(async fatal event on QP.*|communicator encountered a fatal error)"
     ),
-    "warning": re.compile(r"\bWARN (.{4,160})|\b(Duplicate GPU detected|ncclMaxSharedMem \d+ exceeds)"),
+    "warning": re.compile(
+        r"\bWARN (.{4,160})|\b(Duplicate GPU detected|ncclMaxSharedMem \d+ exceeds|Device \d+ marked as failed)"
+    ),
     "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
 }
 """The name of each fact, and the words of NCCL, its plugins and RCCL from which it follows."""
@@ -59,7 +62,10 @@ def told_by(line: str) -> Iterator[tuple[str, str]]:
     """Yields the facts of a line: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
     for name, words in _FACTS.items():
         if (found := words.search(line)) is not None:
-            yield name, (_OWN_OF_LINE if name == "warning" else _NUMBER).sub("", found[found.lastindex or 0])
+            yield (
+                name,
+                (_OWN_OF_LINE if name in ("warning", "failure") else _NUMBER).sub("", found[found.lastindex or 0]),
+            )
     yield from (("library", name) for name, words in _LIBRARIES.items() if words.search(line))
     if (found := _HOSTS.search(line)) is not None:
         yield "nodes", str(len({host.partition(":")[0] for host in found[1].split(",")}))

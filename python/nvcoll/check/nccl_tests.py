@@ -215,6 +215,8 @@ class _Reader:
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
+        if " failure " in line:  # also inside of a row
+            self._said += facts.told_by(line)
         if (row := table.columns.row(line)) is not None:
             if self._begun is not None:
                 self._torn("the row is torn: the next one begins before its end")

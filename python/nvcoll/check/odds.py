@@ -21,7 +21,7 @@ from math import log as ln
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, gpus_called, networks
-from nvcoll.check.ailments import Case, named_alone
+from nvcoll.check.ailments import TCP, Case, named_alone
 from nvcoll.check.candidates import Candidate, fitting, models, names
 from nvcoll.check.log import Log, factor
 from nvcoll.check.row import Row
@@ -43,7 +43,7 @@ SET = 0.8
 
 JUDGED_MACHINES, RANKS, ROUGH, LEAST_ROUGH = 12, 2048, 0.35, 0.01
 """The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; the error of the
-rough rate by which they are chosen, as a logarithm; and how likely one is by it at least, as a part of the likeliest."""
+rough rate by which they are chosen, as a logarithm; how likely one is by it at least, as a part of the likeliest."""
 
 SHOWN, LEAST_SHOWN, LEAST_ODDS = 3, 0.08, 0.005
 """The most machines that are shown, the least odds of one, and of one that is judged. Chosen."""
@@ -124,7 +124,10 @@ def _by_settings(log: Log, machine: Fabric, rows: Sequence[Row], healthy: Predic
 def _ailing(log: Log, machine: Fabric, row: Row, healthy: Prediction | Expected) -> list[float]:
     """Returns the shares, as logarithms, that a log has with the commonest ailments of its machine."""
     if machine.nodes > 1:  # one card has half of its rate, or a node a quarter of its cards
-        return [-ln(2)] if _is_of_some(log) else [-ln(2), -ln(4)]
+        rates = [-ln(2)] if _is_of_some(log) else [-ln(2), -ln(4)]
+        told = [one for one in TCP if log.tool is None and any(map(one.is_named_by, log.evidence))]
+        slow = [log.predicted(one.damaged(machine), [row])[0] for one in told]
+        return [*rates, *(ln(healthy.time_us / one.time_us) for one in slow)]
     if log.tool is not None or not (healthy.algorithm or "").startswith("NVLS"):
         return []
     without = log.predicted(machine, [row], {"NCCL_NVLS_ENABLE": 0})
@@ -250,10 +253,12 @@ def _likely(
 
 def _over_ethernet(found: Verdict) -> Verdict:
     """Returns a verdict on a machine whose network is Ethernet; nobody named that, so TCP may be the fault."""
-    if found.verdict != HEALTHY or "+ethernet" not in (found.machine or ""):
+    suspects = named_alone(found.log.evidence)
+    if "+ethernet" not in (found.machine or "") or not (suspects or found.verdict == HEALTHY):
         return found
+    verdict = found.verdict if found.verdict != HEALTHY else SUSPICIOUS if suspects else CANNOT_TELL
     reasons = [*found.reasons, "this is TCP: right only without RDMA cards"]
-    return replace(found, verdict=SUSPICIOUS, reasons=reasons, suspects=named_alone(found.log.evidence))
+    return replace(found, verdict=verdict, reasons=reasons, suspects=suspects, case=None)
 
 
 def judged(

@@ -34,6 +34,8 @@ _ROW = re.compile(rf"\d{{1,15}}(?:\s+{NUMBER}){{2,}}")
 _RATES = {"BW average[Gb/sec]": 1e9 / 8, "BW average[MB/sec]": 1 << 20}
 _TIMES = ("t_typical[usec]", "t_avg[usec]")
 MARK = re.compile(r"#bytes")
+_LINK = re.compile(r"\bLink type\s*: (IB|Ethernet)\b")
+_FAILED = re.compile(r"\b(Completion with error|Failed (?:to|status) [\w ]+|Couldn't [\w ]+)")
 
 
 def _latency_us(fabric: Fabric, row: Row, *, ways: int) -> float:
@@ -44,7 +46,7 @@ def _latency_us(fabric: Fabric, row: Row, *, ways: int) -> float:
 
 def bandwidth(ways: int = 1) -> Tool:
     """Returns how the rate of a card is predicted, in one direction or both."""
-    return Tool(at_rate(lambda fabric: ways * card(fabric)), "line rate of a card", 1.2)
+    return Tool(at_rate(lambda fabric: ways * card(fabric)), "line rate of a card", 1.2, is_of_card=True)
 
 
 @dataclass
@@ -55,6 +57,7 @@ class _Table:
     ways: int = 1
     values: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     """Of each size its line, its value in the column that counts, and that as a part of the peak."""
+    facts: dict[str, list[str]] = field(default_factory=dict)
     malformed: list[tuple[int, str]] = field(default_factory=list)
 
     def logs(self, columns: list[str]) -> Iterator[Log]:
@@ -69,7 +72,8 @@ class _Table:
             why = f"the average is {100 * part:.0f} % of the peak: the run is short, or has pauses: pass -D 10"
             unlike = why if part < LEAST_OF_PEAK else None
             name = f"{self.what} bandwidth"
-            yield Log("", name, None, rows, tool=bandwidth(self.ways), unlike=unlike, malformed=self.malformed)
+            tool = bandwidth(self.ways)
+            yield Log("", name, None, rows, tool=tool, unlike=unlike, malformed=self.malformed, facts=self.facts)
         elif not column and (short or self.malformed):
             us = partial(_latency_us, ways=2 if self.what == "read" else 1)
             tool = Tool(us, "not validated", 3.0, is_latency=True)
@@ -83,6 +87,10 @@ def read(text: str) -> Iterator[Log]:
         if found := _TEST.search(line) or _COMMAND.search(line):
             yield from table.logs(columns)
             table = _Table((found[1] or found[3]).lower(), 2 if found[2] else 1)
+        elif found := _LINK.search(line):
+            table.facts["medium"] = ["IB" if found[1] == "IB" else "RoCE"]
+        elif found := _FAILED.search(line):
+            table.facts.setdefault("failure", []).append(found[1])
         elif line.startswith("#bytes"):
             columns = [" ".join(one.split()) for one in _HEAD.findall(line)]
         elif _ROW.fullmatch(line) and (of := next((one for one in (*_RATES, *_TIMES) if one in columns), None)):

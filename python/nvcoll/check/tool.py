@@ -67,6 +67,8 @@ class Tool:
     """The same of an older release, where a log does not show its release."""
     older: str = ""
     """The name of that release."""
+    is_of_card: bool = False
+    """Rows are of one network card, whatever GPUs are near."""
     is_of_some: bool = False
     """Rows are of some of the GPUs: the machine may have more."""
     least_sm: int = 0

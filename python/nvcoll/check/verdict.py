@@ -275,8 +275,10 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
     """Yields verdicts from the header and the footer, without any time."""
     if log.wrong_results:
         yield SICK, "the benchmark found wrong results"
-    if failed := log.facts.get("failure"):
-        yield SICK, f"the run failed: `{failed[0]}`"
+    warned = (line for line in log.evidence if any(one.is_named_by(line) for one in FAILURES))
+    last = next(warned, "").partition("=")[2] if not log.rows and not log.rates else ""
+    if failed := next(iter(log.facts.get("failure", ())), last):
+        yield SICK, f"the run failed: `{failed}`"
     if log.jobs > 1:
         what = counted(log.jobs, "job") + (f" of {counted(log.ranks, 'rank')}" if log.ranks else "")
         yield SICK, f"{what} printed into one table: a build without MPI (make clean; make MPI=1), or mixed logs"
@@ -440,7 +442,7 @@ def examined(
     if log.jobs > 1:
         likely = [Suspect(NO_MPI, 1.0, None)]
     elif verdict != HEALTHY and (case is None or (share or 0) >= ASK_FROM):
-        slows = () if "failure" in log.facts else [*AILMENTS, *of_version(log, fabric, slow)]
+        slows = () if log.is_broken else [*AILMENTS, *of_version(log, fabric, slow)]
         likely = named_alone(facts, FAILURES) or named_alone(facts, slows)
     machine = fabric.name if fabric else None
     return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case=case)
