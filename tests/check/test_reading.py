@@ -127,3 +127,19 @@ def test_what_contradicts_the_rows_is_named_and_not_taken(head, note):
 def test_a_number_that_nobody_measures_is_not_believed(number):
     (log,) = nccl_tests.read("log", table({MIB: 100, GIB: 10000}).replace("10000.00", number))
     assert [row.nbytes for row in log.rows] == [MIB] and "a number is" in log.malformed[0][1]
+
+
+@pytest.mark.parametrize(("time", "busbw"), [("N/A", "0.00"), ("0.00", "0.00")])
+def test_a_row_without_time_and_rate_is_named_and_does_not_hang(time, busbw):
+    text = table({GIB: 10000})
+    row = [line for line in text.splitlines() if line.startswith(str(GIB))]
+    words = row[0].split()
+    words[5:9] = words[9:13] = [time, "0.00", busbw, "0"]
+    (log,) = nccl_tests.read("log", "# nThread 1 nGpus 1 \n" + text.replace(row[0], " ".join(words)))
+    assert not log.rows and log.malformed[0][1] == "the row has no time and no rate"
+    assert "hangs" not in str(judged(log, fabric("hgx-h100"), None, None).reasons)
+
+
+def test_a_row_with_a_negative_size_is_named():
+    (log,) = nccl_tests.read("log", table({MIB: 100, GIB: 10000}).replace(f"{GIB} ", f"-{GIB} "))
+    assert [row.nbytes for row in log.rows] == [MIB] and "a number is negative" in log.malformed[0][1]

@@ -50,7 +50,7 @@ _UNIT = re.compile(r"\([^)]*\)|#(?!wrong)|[*`\"]|\btimestamp\b")
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
 _SIZE = re.compile(r"(\d{1,18})([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_TYPED = re.compile(rf"(?<![\w.])(\d+)\s+(?:(\d+)\s+)?({'|'.join(BYTES)})\s+(.*)")
+_TYPED = re.compile(rf"(?<![\w.-])(-?\d+)\s+(?:(-?\d+)\s+)?({'|'.join(BYTES)})\s+(.*)")
 
 
 @dataclass(frozen=True)

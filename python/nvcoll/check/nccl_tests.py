@@ -149,7 +149,7 @@ def _row(line: int, cells: Cells) -> _Row | str:
         numbers = {name: _number(word) for name, word in half.items()}
         time, algbw, busbw = map(numbers.get, ("time", "algbw", "busbw"))
         is_known = all(known is None or 0 <= known <= MOST_BYTES for known in numbers.values())
-        if not is_known or cells.nbytes > MOST_BYTES or (time and time < LEAST_TIME):
+        if not is_known or not 0 <= cells.nbytes <= MOST_BYTES or (time and time < LEAST_TIME):
             return UNREAL
         is_in_ms = time and algbw and 0.5 < cells.nbytes / (time * 1e6) / algbw < 2  # the oldest versions
         unit = 1e3 if is_in_ms else 1.0
@@ -418,6 +418,8 @@ def _log(name: str, table: _Table) -> Log:
         case = " ".join((sized(nbytes), *row.cells.case)) if is_mixed else ""
         if any(row.times):
             rows.append(Row(row.line, nbytes, row.times[0], row.times[1] if len(row.times) > 1 else None, case))
+        elif row.busbw is None:
+            table.malformed.append((row.line, "the row has no time and no rate"))
         elif row.busbw:
             rates.append((row.line, nbytes, row.busbw))
     if not rows and not rates and table.average is not None and len(table.sizes) == 1:

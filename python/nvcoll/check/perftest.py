@@ -55,29 +55,25 @@ class _Table:
 
     what: str = "perftest"
     ways: int = 1
-    values: dict[int, tuple[int, float, float]] = field(default_factory=dict)
-    """Of each size its line, its value in the column that counts, and that as a part of the peak."""
+    rows: dict[int, Row] = field(default_factory=dict)
+    parts: dict[int, float] = field(default_factory=dict)
+    """Of each size the average as a part of the peak."""
     facts: dict[str, list[str]] = field(default_factory=dict)
     malformed: list[tuple[int, str]] = field(default_factory=list)
 
-    def logs(self, columns: list[str]) -> Iterator[Log]:
-        """Yields the log of the table."""
-        large = [size for size in self.values if size >= FULL] or [*self.values][-1:]
-        short = [Row(line, size, us, None) for size, (line, us, _) in self.values.items() if size <= SHORT]
-        column, unit = next(((one, unit) for one, unit in _RATES.items() if one in columns), ("", 0))
-        if column and (large or self.malformed):
-            rows = [Row(line, size, size / (value * unit) * 1e6, None) for size in large
-                    for line, value, _ in [self.values[size]]]  # fmt: skip
-            part = min((self.values[size][2] for size in large), default=1)
-            why = f"the average is {100 * part:.0f} % of the peak: the run is short, or has pauses: pass -D 10"
-            unlike = why if part < LEAST_OF_PEAK else None
-            name = f"{self.what} bandwidth"
-            tool = bandwidth(self.ways)
+    def logs(self, is_rate: bool) -> Iterator[Log]:
+        """Yields the log of the table: sizes that fill a card, or short ones if it has latencies."""
+        rows, unlike = [row for row in self.rows.values() if row.nbytes <= SHORT], None
+        tool = Tool(partial(_latency_us, ways=2 if self.what == "read" else 1), "not validated", 3.0, is_latency=True)
+        if is_rate:
+            tool, rows = bandwidth(self.ways), [row for row in self.rows.values() if row.nbytes >= FULL]
+            rows = rows or [*self.rows.values()][-1:]
+            part = min((self.parts[row.nbytes] for row in rows), default=1.0)
+            if part < LEAST_OF_PEAK:
+                unlike = f"the average is {100 * part:.0f} % of the peak: the run is short, or has pauses: pass -D 10"
+        if rows or self.malformed:
+            name = f"{self.what} {'bandwidth' if is_rate else 'latency'}"
             yield Log("", name, None, rows, tool=tool, unlike=unlike, malformed=self.malformed, facts=self.facts)
-        elif not column and (short or self.malformed):
-            us = partial(_latency_us, ways=2 if self.what == "read" else 1)
-            tool = Tool(us, "not validated", 3.0, is_latency=True)
-            yield Log("", f"{self.what} latency", None, short, tool=tool, malformed=self.malformed)
 
 
 def read(text: str) -> Iterator[Log]:
@@ -85,7 +81,7 @@ def read(text: str) -> Iterator[Log]:
     table, columns = _Table(), list[str]()
     for number, line in cleaned(text):
         if found := _TEST.search(line) or _COMMAND.search(line):
-            yield from table.logs(columns)
+            yield from table.logs(any(one in columns for one in _RATES))
             table = _Table((found[1] or found[3]).lower(), 2 if found[2] else 1)
         elif found := _LINK.search(line):
             table.facts["medium"] = ["IB" if found[1] == "IB" else "RoCE"]
@@ -97,8 +93,10 @@ def read(text: str) -> Iterator[Log]:
             size, *others = map(float, line.split())
             known = dict(zip(columns[1:], others, strict=False))
             value, peak = known.get(of, 0.0), known.get(of.replace("average", "peak"), 0.0)
-            if not value > 0:
+            if value > 0:
+                us = size / (value * _RATES[of]) * 1e6 if of in _RATES else value
+                table.rows[int(size)] = Row(number, int(size), us, None)
+                table.parts[int(size)] = value / peak if peak > 0 else 1.0
+            else:
                 table.malformed.append((number, UNREAL))
-            elif value > table.values.get(int(size), (0, 0.0, 0.0))[1]:
-                table.values[int(size)] = number, value, value / peak if peak > 0 else 1.0
-    yield from table.logs(columns)
+    yield from table.logs(any(one in columns for one in _RATES))

@@ -1,4 +1,4 @@
-"""SuperBench: metrics of ``results-summary.jsonl``, and raw lines of its benchmark of copies.
+"""SuperBench: metrics of ``results-summary.jsonl``.
 
 A metric is a name and a number. Metrics of NCCL, of cards in loopback and of copies become rows of the formats that
 SuperBench runs; a node of the summary has a log of each. Source: microsoft/superbenchmark,
@@ -16,7 +16,6 @@ from nvcoll._nvcoll import collective_spelled
 from nvcoll.check import matrices, perftest
 from nvcoll.check.log import Log
 from nvcoll.check.row import Row
-from nvcoll.check.tool import NUMBER
 
 _NCCL = re.compile(r"[nr]ccl-bw[^/]*/(\w+?)_(\d+)_time(?::0)?$")
 _CARD = re.compile(r"(?i)ib-loopback[^/]*/ib_(write|read|send)_(?:bw_)?(\d+)(_Avg)?(?:_(\d+))?(?::(\d+))?$")
@@ -25,22 +24,17 @@ _PAIR = re.compile(
 )
 _HOST = re.compile(r"(?i)(?:mem-bw[^/]*/h2d_(?:mem_)?bw:|cpu_to_gpu)(\d+)(?:_by_dma_under_numa0(?:_bw)?(?::0)?)?$")
 _GPU = re.compile(r"(?:mem-bw[^:]*:|gemm-flops[^:]*:|gpu)(\d+)")
-_LINE = re.compile(rf"(\w*gpu\d{{1,9}}\w*)[ :,]+({NUMBER})$")
-MARK = re.compile(r"(?i)[nr]ccl-bw|ib-loopback|gpu-copy-bw|gpu\d+_to_gpu\d+_|cpu_to_gpu\d+_by|mem-bw/")
+MARK = re.compile(r"(?i)[nr]ccl-bw|ib-loopback|gpu-copy-bw|mem-bw/")
 PAIR, HOST = "copy between GPUs", "copy between host and GPU"
 
 
 def _nodes(text: str) -> Iterator[tuple[int, Mapping[str, float]]]:
-    """Yields number of the line and metrics of each node; raw lines are one. A diagnosis has no figures."""
-    raw: dict[str, float] = {}
+    """Yields number of the line and metrics of each node. A diagnosis has no figures."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("{") and '"Category"' not in line:
             with suppress(ValueError):
                 metrics = json.loads(line).items()
                 yield number, {name: one for name, one in metrics if isinstance(one, (int, float)) and one > 0}
-        elif found := _LINE.match(line.strip()):
-            raw[found[1]] = float(found[2])
-    yield 1, raw
 
 
 def _row(line: int, name: str, value: float) -> tuple[str, Row] | None:

@@ -287,7 +287,11 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
 def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     """Returns why no prediction is for a log."""
     if not log.rows and not log.rates:
-        begun = ": the run hangs, or has ended before its first size" if log.launch or log.gpus else ""
+        begun = (
+            ": the run hangs, or has ended before its first size"
+            if (log.launch or log.gpus) and not log.malformed
+            else ""
+        )
         return log.unlike or f"the log has no row of a table{begun}"
     most = fabric.world_size if fabric else log.ranks or 0
     if log.tool is not None and (log.unlike or log.ranks is None or (log.tool.is_of_some and log.ranks <= most)):
