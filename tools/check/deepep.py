@@ -66,7 +66,8 @@ def main() -> None:
         off = (measured / predicted if is_late else predicted / measured) - 1
         unit = "us" if is_late else "GB/s"
         print(f"{words} {measured:7.1f} {predicted:7.1f} {unit:4} {100 * off:+5.0f} %")
-        source = "README" if row["name"].startswith("readme") else "threads"
+        known = {"readme": "README", "held": "held out"}
+        source = known.get(row["name"].partition("-")[0], "threads")
         group = row["release"] if row["release"] in ("UCCL-EP", "MORI") else f"DeepEP {row['release']}, {source}"
         errors.setdefault(group, []).append(abs(off))
     lines = ["| tables and threads | rows | median error | largest error |", "|---|---|---|---|"]
