@@ -32,10 +32,6 @@ class Log:
     """busbw / algbw."""
     rates: Sequence[tuple[int, int, float]] = ()
     """Rows with busbw alone, which get their time when the number of ranks is known: line, bytes, GB/s."""
-    average: float | None = None
-    """The average busbw of all sizes, in GB/s."""
-    sizes: Sequence[int] = ()
-    """The sizes that were run, by the header or the command."""
     hosts: Sequence[str] = ()
     """The host of each rank, from the lines of devices."""
     devices: Sequence[int] = ()

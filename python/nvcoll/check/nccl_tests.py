@@ -36,8 +36,7 @@ MOST_BYTES, LEAST_TIME = 1 << 50, 1e-3
 MOST_ROWS = 100_000
 """The most rows of a log that are read. Chosen: the largest public log has some thousands."""
 
-MOST_SIZES = 4096
-"""The most sizes of a range whose average is compared. Chosen."""
+OF_MANY = "the log has the average of many sizes alone: pass the lines of the table"
 
 _CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A).*)?)?")
 _DEVICE = re.compile(
@@ -50,7 +49,7 @@ _OF_NCCL = re.compile(r"\bNCCL (?:INFO|WARN)|^#?$|\bOut of bounds|\bAvg bus|\bCo
 
 _PROGRAM = re.compile(r"\b(\w+?)_(?:perf|test\b)")
 _COMMAND = re.compile(r"_perf\w*\s+-\w")
-_OPTION = re.compile(r"(?:\s-|\b)(b|e|f|i|minBytes|maxBytes|step:) ?(\d{1,16})([KMGkmg]?)B?\b")
+_OPTION = re.compile(r"(?:\s-|\b)(b|e|minBytes|maxBytes) ?(\d{1,16})([KMGkmg]?)B?\b")
 _AVERAGE = re.compile(r"\bAvg bus bandwidth\s*:\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _VERSIONS = (re.compile(r"\b[NR]CCL version\s*:?\s*(\d+\.\d+\.\d+)"), re.compile(r"nccl-library=(\d+)"))
 _NRANKS = re.compile(r"\bn[rR]anks (\d{1,7})\b")
@@ -95,7 +94,8 @@ class _Table:
     each_process: int = 1
     """The ranks of a process, by the header."""
     told_ranks: list[int] = field(default_factory=list)
-    sizes: Sequence[int] = ()
+    size: int | None = None
+    """The only size that was run."""
     average: tuple[int, float] | None = None
     """The line of the average of a table, and GB/s."""
     version: str | None = None
@@ -198,19 +198,8 @@ class _Reader:
         """Begins a table if the last is used. The header stays until another one stands."""
         last = self.tables[-1]
         if last.is_used:
-            kept = (
-                "program",
-                "devices",
-                "comms",
-                "groups",
-                "launch",
-                "each_process",
-                "told_ranks",
-                "sizes",
-                "version",
-                "settings",
-            )
-            self.tables.append(_Table(**{name: copy(getattr(last, name)) for name in kept}))
+            kept = "program devices comms groups launch each_process told_ranks size version settings"
+            self.tables.append(_Table(**{name: copy(getattr(last, name)) for name in kept.split()}))
             self.tables[-1].facts = {name: [*values] for name, values in last.facts.items()}
 
     def _read_line(self, number: int, line: str) -> None:
@@ -268,7 +257,7 @@ class _Reader:
             table = self.tables[-1]
             table.each_process = int(found[1]) * int(found[2])
             table.launch = "process_per_gpu" if table.each_process == 1 else "single_process"
-            table.sizes = _sizes(line)
+            table.size = _only_size(line)
             if (graph := re.search(r"graph: (\d+)", line)) and int(graph[1]):
                 table.unlike = "calls are in CUDA graphs (-G), which nvcoll does not predict"
             return
@@ -289,7 +278,7 @@ class _Reader:
                 self._begin_header()
             table = self.tables[-1]
             table.program = found[1]
-            table.sizes = _sizes(line) or table.sizes
+            table.size = _only_size(line) or table.size
         self._read_facts(table, line)
         if (comm := _COMM.search(line)) is not None:
             table.comms[int(comm[3]), int(comm[2])] = comm[1], int(comm[4])
@@ -323,15 +312,13 @@ class _Reader:
         table.starts += 1
 
 
-def _sizes(line: str) -> Sequence[int]:
-    """Returns the sizes that a header or a command names."""
-    told = {name: int(number) << 10 * " KMG".index(unit.upper() or " ") for name, number, unit in _OPTION.findall(line)}
-    least, most = told.get("b", told.get("minBytes", 0)), told.get("e", told.get("maxBytes", 0))
-    step, sizes = told.get("step:", 0), [least]
-    factor = told.get("f", step if "(factor)" in line else 1)
-    while 0 < sizes[-1] < most and len(sizes) < MOST_SIZES:
-        sizes.append(sizes[-1] * factor if factor > 1 else sizes[-1] + told.get("i", step))
-    return [size for size in sizes if size <= most] if least > 0 and len(sizes) < MOST_SIZES else ()
+def _only_size(line: str) -> int | None:
+    """Returns the size that a header or a command names; None if it names none, or several."""
+    told = {
+        name[:3]: int(number) << 10 * " KMG".index(unit.upper() or " ") for name, number, unit in _OPTION.findall(line)
+    }
+    least, most = told.get("b", told.get("min")), told.get("e", told.get("max"))
+    return least if least == most else None
 
 
 def _version(code: int) -> str:
@@ -422,8 +409,9 @@ def _log(name: str, table: _Table) -> Log:
             table.malformed.append((row.line, "the row has no time and no rate"))
         elif row.busbw:
             rates.append((row.line, nbytes, row.busbw))
-    if not rows and not rates and table.average is not None and len(table.sizes) == 1:
-        rates = [(table.average[0], table.sizes[0], table.average[1])]
+    is_average = not rows and not rates and table.average is not None
+    if is_average and table.size:
+        rates = [(table.average[0], table.size, table.average[1])]
     is_whole = number is None or len(devices) >= number  # some logs keep a few lines of devices
     return Log(
         name,
@@ -442,10 +430,8 @@ def _log(name: str, table: _Table) -> Log:
         settings=table.settings,
         facts=table.facts if is_laid_out else {**table.facts, "nodes": [], "per_node": []},
         notes=[*_contradicted(table, number)],
-        average=table.average[1] if table.average else None,
-        sizes=table.sizes,
         wrong_results=table.wrong_results,
-        unlike=table.unlike,
+        unlike=table.unlike or (OF_MANY if is_average and not rates else None),
         malformed=table.malformed,
     ).of_ranks(number)
 

@@ -28,7 +28,6 @@ from statistics import median
 from typing import NamedTuple
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
-from nvcoll.check import average
 from nvcoll.check.ailments import (
     AILMENTS,
     BUSBW_FALLS,
@@ -382,8 +381,6 @@ def examined(
     """
     if fabric is not None:
         fabric = of_log(log, fabric)
-        if (of_average := average.examined(log, fabric)) is not None:
-            return Verdict(log, fabric.name, (), *of_average)
     findings: list[tuple[str | None, str]] = [*_by_header(log)]
     scale = 1.0 if log.tool else factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows, why_not = _rows(log, fabric, scale, baseline or {})
