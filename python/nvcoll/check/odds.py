@@ -242,7 +242,7 @@ def _likely(
     likely: list[tuple[float, Verdict]] = []
     for one in machines:
         if one.odds >= LEAST_ODDS or not likely:
-            found = _over_ethernet(examined(log, one.of(log), require, None, beside))
+            found = _over_ethernet(examined(log, one.of(log), require, None, beside), one.candidate.board)
             same = next((nth for nth, (_, known) in enumerate(likely) if _is_same(known, found)), None)
             if same is None:
                 likely.append((one.odds, found))
@@ -251,14 +251,19 @@ def _likely(
     return likely
 
 
-def _over_ethernet(found: Verdict) -> Verdict:
-    """Returns a verdict on a machine whose network is Ethernet; nobody named that, so TCP may be the fault."""
-    suspects = named_alone(found.log.evidence)
+def _over_ethernet(found: Verdict, board: Fabric) -> Verdict:
+    """Returns a verdict on a machine whose network is Ethernet; nobody named that, so TCP may be the fault.
+
+    It is one for boards that are sold with RDMA cards, and where the log names a cause of it.
+    """
+    suspects = named_alone(found.log.evidence, TCP)
     if "+ethernet" not in (found.machine or "") or not (suspects or found.verdict == HEALTHY):
         return found
-    verdict = found.verdict if found.verdict != HEALTHY else SUSPICIOUS if suspects else CANNOT_TELL
+    healthy = SUSPICIOUS if suspects or board.gpu_model.board else CANNOT_TELL
+    verdict = healthy if found.verdict == HEALTHY else found.verdict
     reasons = [*found.reasons, "this is TCP: right only without RDMA cards"]
-    return replace(found, verdict=verdict, reasons=reasons, suspects=suspects, case=None)
+    case = found.case if verdict != CANNOT_TELL and not suspects else None
+    return replace(found, verdict=verdict, reasons=reasons, suspects=suspects, case=case)
 
 
 def judged(
