@@ -443,7 +443,7 @@ def examined(
     if log.jobs > 1:
         likely = [Suspect(NO_MPI, 1.0, None)]
     elif verdict != HEALTHY and (case is None or (share or 0) >= ASK_FROM):
-        slows = () if log.is_broken else [*AILMENTS, *of_version(log, fabric, slow)]
+        slows = () if "failure" in log.facts else [*AILMENTS, *of_version(log, fabric, slow)]
         likely = named_alone(facts, FAILURES) or named_alone(facts, slows)
     machine = fabric.name if fabric else None
     return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case=case)
