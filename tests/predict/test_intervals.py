@@ -132,3 +132,9 @@ def test_trust_is_said_of_the_size_that_is_predicted():
 def test_a_version_before_the_first_known_one_is_taken_for_it(text, expected):
     found = nvcoll_estimate.known_version(text)
     assert found is expected is None or found.startswith(expected)
+
+
+def test_sends_of_versions_before_the_first_known_one_are_not_predicted():
+    judged = [item.row for item in left_out() if item.row.system.system_id == "a100_2of8_abhivijay96"]
+    assert {row.collective for row in judged} == {"all_reduce", "all_gather", "broadcast"}
+    assert [nvcoll_estimate.is_older(text) for text in ("2.7.3", "2.8.4", "2.27.7", "")] == [True, False, False, False]

@@ -3,7 +3,8 @@
 A fit tries constants on all rows many times. :class:`Calls` asks the fabric once for NCCL's choice, which depends on no
 constant. ``data/nccl-tests/folds.toml`` has, for each family of systems, the constants of the fit without it.
 
-Machines without preset and algorithms without closed form (CollNet) are not predicted.
+Machines without preset and algorithms without closed form (CollNet) are not predicted. Nor are sends of versions before
+the first known one: NCCL 2.7 cuts a message into parts of at least 2 MiB (src/group.cc), 2.8 into parts of 512 KiB.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from nccl_estimate import machine, settings, version
 LAUNCHES = {"torch_bench": "framework", "unknown": "process_per_gpu"}
 """Launches of the table that predictions name otherwise. An unknown launch is predicted as the usual one."""
 
+SENDS = ("all_to_all", "sendrecv")
+"""Collectives of the table that NCCL builds of sends and receives."""
+
 Constants = Mapping[str, float]
 """Values by name that replace the shipped ones."""
 
@@ -43,10 +47,22 @@ class Calls:
 
 def known_version(text: str) -> str | None:
     """Returns the version of a cell; the first known one if it is older; None if the cell has none."""
-    found, first = version(text), nccl_versions()[0].lstrip("v")
-    if found is None:
-        return None
-    return max(found, first, key=lambda one: [int(part) for part in one.split("-")[0].split(".")])
+    found = version(text)
+    return None if found is None else max(found, _first_version(), key=_parts)
+
+
+def is_older(text: str) -> bool:
+    """Says whether the version of a cell is older than the first known one."""
+    found = version(text)
+    return found is not None and _parts(found) < _parts(_first_version())
+
+
+def _first_version() -> str:
+    return nccl_versions()[0].lstrip("v")
+
+
+def _parts(text: str) -> list[int]:
+    return [int(part) for part in text.split("-")[0].split(".")]
 
 
 def calls(rows: Iterable[Row]) -> list[Calls]:
@@ -58,7 +74,7 @@ def calls(rows: Iterable[Row]) -> list[Calls]:
     found = []
     for (system, collective, algorithm, protocol), members in groups.items():
         one = machines[system]
-        if one is None:
+        if one is None or (collective in SENDS and is_older(system.facts["nccl_version"])):
             continue
         try:
             trial = Trial(
