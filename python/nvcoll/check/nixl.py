@@ -15,7 +15,7 @@ from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log
 from nvcoll.check.row import Row
-from nvcoll.check.tool import NUMBER, UNREAL, Tool, at_rate, card
+from nvcoll.check.tool import NUMBER, Tool, at_rate, card
 from nvcoll.text.formatting import sized
 
 LEAST = 1 << 20
@@ -58,7 +58,6 @@ def read(text: str) -> Iterator[Log]:
     """Yields nixlbench's table, and Mooncake's results."""
     columns: list[str] = []
     rows: list[Row] = []
-    malformed: list[tuple[int, str]] = []
     cards: set[str] = set()
     for number, line in cleaned(text):
         if line.startswith("Block Size (B)"):
@@ -66,14 +65,11 @@ def read(text: str) -> Iterator[Log]:
         elif "B/W (GB/Sec)" in columns and _ROW.fullmatch(line):
             values = dict(zip(columns, map(float, line.split()), strict=False))
             rate, block, batch = values.get("B/W (GB/Sec)", 0.0), *map(int, [*values.values()][:2])
-            if not rate > 0:
-                malformed.append((number, UNREAL))
-            elif block * batch >= LEAST:
-                us = block * batch / rate / 1e3
+            if block * batch >= LEAST:
+                us = block * batch / rate / 1e3 if rate > 0 else 0.0
                 rows.append(Row(number, block * batch, us, None, f"{batch} x {sized(block)}"))
         cards.update(_CARD.findall(line))
         if done := _DONE.search(line):
             yield _mooncake(number, float(done[1]), float(done[2]), len(cards))
-    if rows or malformed:
-        tool = Tool(_nixlbench_us, TRUST, SPREAD)
-        yield Log("", "nixlbench transfer", None, rows, tool=tool, malformed=malformed)
+    if rows:
+        yield Log("", "nixlbench transfer", None, rows, tool=Tool(_nixlbench_us, TRUST, SPREAD))

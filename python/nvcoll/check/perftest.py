@@ -16,7 +16,7 @@ from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log
 from nvcoll.check.row import Row
-from nvcoll.check.tool import NUMBER, UNREAL, Tool, at_rate, card, cross_node
+from nvcoll.check.tool import NUMBER, Tool, at_rate, card, cross_node
 
 ONE_WAY_US = 2.5
 """Microseconds through some switches. Chosen: public logs have 1.0 on ConnectX-3, 1.5 on ConnectX-7, 2.8 in a block."""
@@ -59,7 +59,6 @@ class _Table:
     parts: dict[int, float] = field(default_factory=dict)
     """Of each size the average as a part of the peak."""
     facts: dict[str, list[str]] = field(default_factory=dict)
-    malformed: list[tuple[int, str]] = field(default_factory=list)
 
     def logs(self, is_rate: bool) -> Iterator[Log]:
         """Yields the log of the table: sizes that fill a card, or short ones if it has latencies."""
@@ -71,9 +70,9 @@ class _Table:
             part = min((self.parts[row.nbytes] for row in rows), default=1.0)
             if part < LEAST_OF_PEAK:
                 unlike = f"the average is {100 * part:.0f} % of the peak: the run is short, or has pauses: pass -D 10"
-        if rows or self.malformed:
+        if rows:
             name = f"{self.what} {'bandwidth' if is_rate else 'latency'}"
-            yield Log("", name, None, rows, tool=tool, unlike=unlike, malformed=self.malformed, facts=self.facts)
+            yield Log("", name, None, rows, tool=tool, unlike=unlike, facts=self.facts)
 
 
 def read(text: str) -> Iterator[Log]:
@@ -93,10 +92,7 @@ def read(text: str) -> Iterator[Log]:
             size, *others = map(float, line.split())
             known = dict(zip(columns[1:], others, strict=False))
             value, peak = known.get(of, 0.0), known.get(of.replace("average", "peak"), 0.0)
-            if value > 0:
-                us = size / (value * _RATES[of]) * 1e6 if of in _RATES else value
-                table.rows[int(size)] = Row(number, int(size), us, None)
-                table.parts[int(size)] = value / peak if peak > 0 else 1.0
-            else:
-                table.malformed.append((number, UNREAL))
+            us = value if of in _TIMES else size / (value * _RATES[of]) * 1e6 if value > 0 else 0.0
+            table.rows[int(size)] = Row(number, int(size), us, None)
+            table.parts[int(size)] = value / peak if peak > 0 else 1.0
     yield from table.logs(any(one in columns for one in _RATES))

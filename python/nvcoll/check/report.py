@@ -11,8 +11,8 @@ from nvcoll.check.verdict import Judged, Verdict
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
-MOST_VALUES, MOST_LETTERS = 16, 200
-"""The most values of a fact, and letters of a setting, that are shown; JSON has all. Chosen."""
+MOST_TOLD, MOST_LETTERS = 40, 200
+"""The most settings and facts, and letters of each, that are shown; JSON has all. Chosen."""
 
 HEADINGS = ("predicted", "90 % interval", "share", "of baseline", "")
 
@@ -58,15 +58,11 @@ def _print_suspects(suspects: Sequence[Suspect]) -> None:
 
 
 def _told(log: Log) -> list[str]:
-    """Returns version, settings and facts of a log, without the rest of long ones."""
-    told = [f"{name}={value}" for name, value in log.settings.items()]
-    for name, values in log.facts.items():
-        if name in ("warning", "failure"):
-            continue
-        told += [f"{name}={value}" for value in values[:MOST_VALUES]]
-        told += [f"{len(values) - MOST_VALUES} more"] if len(values) > MOST_VALUES else []
-    cut = (one if len(one) <= MOST_LETTERS else f"{one[:MOST_LETTERS]}..." for one in told)
-    return [*filter(None, [log.version]), *cut]
+    """Returns version, settings and facts of a log, without the rest of long lists."""
+    told = [one for one in log.evidence if not one.startswith(("warning=", "failure="))]
+    more = [f"{len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+    cut = (one if len(one) <= MOST_LETTERS else f"{one[:MOST_LETTERS]}..." for one in told[:MOST_TOLD])
+    return [*filter(None, [log.version]), *cut, *more]
 
 
 def show(verdicts: Sequence[Verdict]) -> None:

@@ -135,21 +135,12 @@ HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "training steps": {"plan": "plan.plan", "dryrun": "dryrun.dryrun", "price": "dryrun.price"},
     "model servers": {"serve": "serve"},
-    "collectives on machines": {
-        "predict": "predict.predict",
-        "compare": "predict.compare",
-        "check": "check",
-        "fabric": "fabric",
-    },
-    "programs on this machine": {
-        "run": "run.run",
-        "dump": "run.dump",
-        "bench": "bench.bench",
-        "explain": "bench.explain",
-        "info": "info",
-    },
+    "collectives on machines": {"predict": "predict.predict", "compare": "predict.compare", "check": "check",
+                                "fabric": "fabric"},
+    "programs on this machine": {"run": "run.run", "dump": "run.dump", "bench": "bench.bench",
+                                 "explain": "bench.explain", "info": "info"},
     "algorithms": {"algorithms": "algorithms", "show": "schedules", "verify": "schedules"},
-}
+}  # fmt: skip
 """The commands by purpose, each with its module: the function has the command's name."""
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
