@@ -18,7 +18,7 @@ JSON = '{"nccl_version": 22907, "results": [{"size": 4, "count": 1, "type": "flo
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))]
 TEXTS += [BENCH, ONE_PAYLOAD, DEEPSPEED_RAW, IBM, PARAM, JSON]
 OF_TOOLS = ("DEEPEP", "DEEPEP_INTRANODE", "DEEPEP_LOW_LATENCY", "DEEPEP_V2", "MORI", "PERFTEST", "PERFTEST_LATENCY")
-OF_TOOLS += ("P2P_TEST", "NVBANDWIDTH", "NIXLBENCH", "MOONCAKE")
+OF_TOOLS += ("P2P_TEST", "NVBANDWIDTH", "NIXLBENCH", "MOONCAKE", "VLLM")
 TEXTS += [getattr(check_logs, name) for name in OF_TOOLS]
 WORDS = ("0 ", "-1 ", "\n", "\r", "nan ", "float ", "9" * 400 + " ", "1e999 ", "Rank  0 ", "size count type algbw ")
 WORDS += ("{", "\0", "\x1b[", "> ", "[1,0]<stdout>:", "| payload |    busbw   |    algbw   |", "COMMS-RES ", "8x8 ")

@@ -194,6 +194,18 @@ def test_metrics_of_superbench_are_rows_of_its_tools():
     assert found["copy between GPUs"].rows[0].case == "0 to 1"
 
 
+def test_a_result_of_a_server_needs_its_command():
+    first, second = verdicts(check_logs.VLLM, "hgx-h100")
+    assert (first.log.collective, second.log.collective) == ("TTFT of vllm", "TPOT of vllm")
+    assert first.verdict == CANNOT_TELL and "the model and the GPUs of the server" in first.reasons[0]
+
+
+def test_a_result_of_a_server_is_beside_the_plan_of_the_server():
+    text = f"vllm serve meta-llama/Meta-Llama-3-8B --tensor-parallel-size 1\n{check_logs.VLLM}"
+    first, second = verdicts(text, "hgx-h100")
+    assert first.verdict == HEALTHY and second.verdict == SICK and second.rows[0].prediction.time_us > 1000
+
+
 def test_a_card_at_half_rate_explains_perftest_and_all_reduce_once(tmp_path):
     half = fabric(TWO).damaged("rate", 2)
     rows = "".join(
@@ -233,6 +245,7 @@ def test_json_of_other_tools_fits_the_schema(tmp_path):
         (check_logs.PERFTEST_GBIT, "36.07", "3.6.07"),
         (check_logs.NVBANDWIDTH, "0         1         2", "0.5         1         2"),
         (check_logs.NIXLBENCH, "84.4766", ""),
+        (check_logs.VLLM, "17.20", "1.7.20"),
     ],
 )
 def test_a_row_with_a_damaged_number_is_left_out(text, word, damaged):

@@ -208,3 +208,13 @@ NIXLBENCH = """Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  
 MOONCAKE = """I0326 11:28:40.323503 222467 rdma_context.cpp:125] RDMA device: mlx5_0, LID: 0, GID: (GID_Index 0)
 I0326 11:28:41.316805 222467 bench.cpp:334] Test completed: duration 0.01, batch count 1, throughput 0.18 GB/s
 """
+
+# https://github.com/vllm-project/vllm/pull/29346
+VLLM = """============ Serving Benchmark Result ============
+Successful requests:                     256
+Maximum request concurrency:             4
+Total input tokens:                      256
+Total generated tokens:                  25600
+Mean TTFT (ms):                          35.84
+Mean TPOT (ms):                          17.20
+"""

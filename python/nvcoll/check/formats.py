@@ -12,6 +12,7 @@ from nvcoll.check import (
     nccl_tests_json,
     nixl,
     perftest,
+    serving,
     superbench,
     torch_scripts,
 )
@@ -19,7 +20,7 @@ from nvcoll.check.log import Log
 from nvcoll.check.nccl_tests import LEAST_TIME, MOST_BYTES
 from nvcoll.check.tool import UNREAL
 
-TOOLS = (deepep, perftest, matrices, nixl, superbench)
+TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
 """Formats of other tools than benchmarks of collectives: each has a `MARK` that its logs contain."""
 
 _SOFTWARE = re.compile(r"(?:\bDevice\s*: ?|\[\d+\] ?|\s-d )((?:rxe|siw)\w*)")
