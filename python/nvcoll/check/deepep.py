@@ -127,8 +127,7 @@ def throughput(card: float, nvlink: float, sms: float, release: str, dtype: str 
     per_sm = PER_SM.get(kind, PER_SM["V1 between"])
     most, over = per_sm * sms or inf, nvlink / card if card else 1.0
     call = partial(throughput_us, over_nvlink=over, most=most, is_between=card > 0)
-    least_sm = LEAST_SM_BETWEEN if card else LEAST_SM
-    return Tool(call, TRUST, SPREAD, least_sm=least_sm, common=COMMON)
+    return Tool(call, TRUST, SPREAD, least_sm=LEAST_SM_BETWEEN if card else LEAST_SM, common=COMMON)
 
 
 def distinct(places: float) -> float:
@@ -138,10 +137,9 @@ def distinct(places: float) -> float:
 
 def nodes(card: float, nvlink: float) -> int | None:
     """Returns the nodes that the rates over cards and NVLink show, `GROUPS` also for more; None if they show none."""
-    if not card:
-        return None
-    found = {few: nvlink / card * distinct(few) / distinct(few * GPUS) for few in range(2, GROUPS + 1)}
-    return next((few for few, quotient in found.items() if abs(quotient - 1) < SAME), None)
+    share = nvlink / card if card else 0.0
+    few = range(2, GROUPS + 1)
+    return next((one for one in few if abs(share * distinct(one) / distinct(one * GPUS) - 1) < SAME), None)
 
 
 def low_latency(calls: int = 1) -> Tool:
@@ -165,9 +163,9 @@ def _on_nodes(log: Log, few: int | None) -> Log:
     """Returns a log with the ranks and hosts of some nodes; of `GROUPS` nodes or more."""
     if few is None:
         return log
-    between = (few * GPUS, MOST_RANKS) if few == GROUPS else None
-    hosts = [f"node {1 + rank // GPUS}" for rank in range(few * GPUS)]
-    return replace(log, ranks=few * GPUS, ranks_between=between, hosts=hosts)
+    ranks = few * GPUS
+    hosts = [f"node {1 + rank // GPUS}" for rank in range(ranks)]
+    return replace(log, ranks=ranks, ranks_between=(ranks, MOST_RANKS) if few == GROUPS else None, hosts=hosts)
 
 
 def _logs(text: str) -> Iterator[Log]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import collective_spelled
@@ -348,10 +348,9 @@ def _collective_of_rows(table: _Table) -> tuple[str | None, int | None]:
     return ("all_to_all" if only_out_of_place else "all_gather"), round(shares)
 
 
-def _tasks(table: _Table) -> tuple[int, int]:
+def _tasks(table: _Table) -> tuple[int, ...]:
     """Returns the nodes and the tasks on each that a log tells; 0 if it does not."""
-    nodes, each = (max(map(int, table.facts.get(name, ())), default=0) for name in ("nodes", "per_node"))
-    return nodes, each
+    return tuple(max(map(int, table.facts.get(name, ())), default=0) for name in ("nodes", "per_node"))
 
 
 def _ranks(table: _Table, collective: str | None, shares: int | None) -> tuple[int | None, tuple[int, int] | None]:
@@ -396,8 +395,7 @@ def _log(name: str, table: _Table) -> Log:
     if not devices and table.comms:  # the ranks of the largest communicator
         most = max(table.comms)[0]
         devices = [(rank, *place, "") for (of, rank), place in sorted(table.comms.items()) if of == most]
-    nodes, each = _tasks(table)
-    is_laid_out = nodes * each in (0, number)
+    is_laid_out = prod(_tasks(table)) in (0, number)
     is_mixed = len({nbytes for nbytes, _ in table.cases}) < len(table.cases)
     rows, rates = [], []
     for row in table.rows:
