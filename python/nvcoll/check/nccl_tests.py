@@ -407,9 +407,9 @@ def _log(name: str, table: _Table) -> Log:
             table.malformed.append((row.line, "the row has no time and no rate"))
         elif row.busbw:
             rates.append((row.line, nbytes, row.busbw))
-    is_average = not rows and not rates and table.average is not None
-    if is_average and table.size:
-        rates = [(table.average[0], table.size, table.average[1])]
+    average = None if rows or rates else table.average
+    if average is not None and table.size:
+        rates = [(average[0], table.size, average[1])]
     is_whole = number is None or len(devices) >= number  # some logs keep a few lines of devices
     return Log(
         name,
@@ -429,7 +429,7 @@ def _log(name: str, table: _Table) -> Log:
         facts=table.facts if is_laid_out else {**table.facts, "nodes": [], "per_node": []},
         notes=[*_contradicted(table, number)],
         wrong_results=table.wrong_results,
-        unlike=table.unlike or (OF_MANY if is_average and not rates else None),
+        unlike=table.unlike or (OF_MANY if average is not None and not rates else None),
         malformed=table.malformed,
     ).of_ranks(number)
 
