@@ -54,7 +54,7 @@ TELLS_APART = ", or put the output of `nvidia-smi -L; nvidia-smi topo -m` into t
 SAME_SHARE = 0.04
 """Machines on which a log reaches shares that differ less, with one verdict, are one answer. Chosen."""
 
-HEALTHY_FROM, SUSPICIOUS_FROM, SICK_FROM = 0.7, 0.8, 0.8
+HEALTHY_FROM, SUSPICIOUS_FROM, SICK_FROM = 0.7, 0.8, 0.9
 """The odds of the machines that agree, from which there is each verdict. Chosen."""
 
 
