@@ -13,7 +13,7 @@ machine is named with what the log is worth on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import exp, inf, pi, prod, sqrt
@@ -298,16 +298,21 @@ def judged(
         for odds, one in ranked[:SHOWN]
         if odds >= LEAST_SHOWN or one is best
     ]
-    reasons = [*best.reasons]
-    if len(several) > 1:
-        reasons.append(f"several machines fit what the log says: pass --on{'' if is_named else TELLS_APART}")
-    if len(gpus := names(log)) > 1 and len({tuple(row.name for row in gpus_called(gpu)) for gpu in gpus}) > 1:
-        reasons.append(f"the log has different GPUs ({', '.join(gpus)}): compared with machines of one kind")
+    reasons = [*best.reasons, *_doubts(log, several)]
     shown = several if len(several) > 1 or not is_named else ()
     found = replace(best, verdict=verdict, reasons=reasons, machines=shown)
     if verdict == CANNOT_TELL and best.verdict != CANNOT_TELL:  # ailments of which machine? those that the log names
         return replace(found, case=None, suspects=named_alone(log.evidence))
     return found
+
+
+def _doubts(log: Log, several: Sequence[OnMachine]) -> Iterator[str]:
+    """Yields why the machine of a log is not certain."""
+    gpus = names(log)
+    if len(several) > 1:
+        yield f"several machines fit what the log says: pass --on{'' if models(log) else TELLS_APART}"
+    if len({tuple(row.name for row in gpus_called(gpu)) for gpu in gpus}) > 1:
+        yield f"the log has different GPUs ({', '.join(gpus)}): compared with machines of one kind"
 
 
 def _supported(verdict: str, part: float, is_sick: bool) -> str:
