@@ -207,6 +207,14 @@ def test_a_setting_that_would_change_nothing_is_of_another_machine():
 def test_a_variant_of_a_model_is_on_the_board_of_its_model():
     log = log_of("NVIDIA A100-SXM4-40GB", times=times_on(fabric("hgx-a100"), 1.0))
     assert found(log) == "hgx-a100 with gpu a100-sxm-40gb"
+    every = [one.of(log).name for log in [log_of("Tesla V100-SXM2-16GB", 2, 1)] for one in odds.found([log])]
+    assert {"dgx1-v100[0]x2+ib-edr-4 with gpu v100-sxm-16gb", "dgx2[0]x2+ib-edr-4 with gpu v100-sxm-16gb"} <= {*every}
+
+
+def test_a_release_of_nccl_that_is_not_known_is_why_there_is_no_machine():
+    log = log_of("Tesla V100-SXM2-32GB", 2, lines="NCCL version 2.4.8+cuda10.0")
+    one = odds.judged(log, odds.found([log]), None)
+    assert one.verdict == CANNOT_TELL and "2.4.8" in one.reasons[-1]
 
 
 def test_the_links_of_a_matrix_tell_the_generation():

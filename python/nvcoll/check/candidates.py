@@ -20,7 +20,7 @@ from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, fabric, fabrics, gpu
 from nvcoll.check.log import Log
 
 BOARD = 8
-"""The most GPUs of a board; a machine with more is a rack of hosts."""
+"""The most GPUs of a usual host."""
 
 OTHER_BOARD = 0.3
 """How common a board is that is not in the table. Chosen."""
@@ -140,12 +140,16 @@ def _layout(log: Log, board: Fabric) -> tuple[int, int]:
     if log.ranks is None:
         return 2, size
     ranks = log.ranks
-    is_rack = size > BOARD and board.gpu_model.name.startswith("gb")  # of hosts, unlike a DGX-2
-    nodes = -(-ranks // size) if is_rack else _nodes(log, size)
+    nodes = -(-ranks // size) if _is_rack(board) else _nodes(log, size)
     each, rest = divmod(ranks, nodes)
     if rest or each > size:
         raise InvalidArgument(f"{ranks} ranks are not {nodes} equal nodes of {board.name}")
     return nodes, each
+
+
+def _is_rack(board: Fabric) -> bool:
+    """Says whether the nodes of a log are hosts of one board, as of a rack; a DGX-2 is one host."""
+    return board.world_size > BOARD and board.gpu_model.name.startswith("gb")
 
 
 def _part(board: Fabric, log: Log, each: int) -> str:
@@ -206,8 +210,10 @@ def _boards_of(log: Log) -> Iterator[Fabric]:
 
 def _boxes(model: GpuRow, each: int) -> Iterator[Fabric]:
     """Yields the boards and boxes of cards in which a model may be, that no machine is shipped for."""
-    if model.board:
-        yield fabric(f"{model.board} with gpu {model.name}")
+    if alike := [one for one in fabrics() if model.name.startswith(one.gpu_model.name)]:  # a variant, as v100-sxm-16gb
+        for one in _smallest(alike, each):
+            with suppress(InvalidArgument):
+                yield fabric(f"{one.name} with gpu {model.name}")
         return
     size = next((size for size in (2, 4, 8) if size >= each), BOARD)
     for kind in ("p2p", "staged"):
@@ -254,7 +260,7 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
         common *= log.tool.common.get(board.name, 1.0) if log.tool else 1.0
         with suppress(InvalidArgument):
             nodes, each = _layout(log, board)
-            if each < board.world_size <= BOARD:
+            if each < board.world_size and not _is_rack(board):
                 common *= PART_OF_BOARD
             if is_unknown and board.name == board.gpu_model.board:
                 common *= UNKNOWN_OF_BOARD
@@ -264,7 +270,7 @@ def fitting(log: Log, has_network: bool = False) -> Iterator[Candidate]:
                 common *= SET_IDLY
             networks = _networks(log, usual) if nodes > 1 or has_network else [(None, 1.0)]
             yield from (Candidate(board, network, common * share) for network, share in networks)
-            if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):
+            if nodes == 1 and each % 2 == 0 and not _is_rack(board) and not _shows_nodes(log):
                 names_network = any(map(_NETWORK.match, log.evidence))
                 half = common * (ONE_ON_EACH[names_network] if each == 2 else HALF_ON_EACH)
                 for network, share in _networks(log, usual):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import exp, inf, pi, prod, sqrt
 from math import log as ln
 from statistics import median
@@ -218,6 +219,11 @@ def _lacks(log: Log) -> str:
     """Returns why no machine was looked for, or none fits, and what to pass."""
     if not log.gpus and log.ranks is None:
         return "the log shows neither its GPUs nor its number of ranks: pass --on"
+    for one in islice(fitting(log), 1):
+        try:
+            _likelihood(log, one.of(log))
+        except InvalidArgument as error:  # as of a release of NCCL that is not known
+            return str(error)
     gpus = names(log)
     what = f"`{gpus[0]}`" if gpus else "GPUs without a name"
     ranks = log.ranks or "these"
