@@ -230,6 +230,7 @@ FAILURES = tuple(_ailments("failures.toml"))
 """Why runs fail, by the lines of a log that name it: the table `failures.toml`."""
 
 TCP = tuple(one for one in AILMENTS if one.key == "tcp")
+"""TCP instead of RDMA, at each of its rates."""
 
 NO_MPI = next(one for one in AILMENTS if one.key == "no-mpi")
 

@@ -51,6 +51,8 @@ _MEDIA = (
 """The family of networks that a line of evidence names."""
 
 _NETWORK = re.compile(r"network=|provider=|medium=")
+"""Evidence that names a network, which NCCL does on one node as well."""
+
 _OF_NETWORK = re.compile(r"gdr=|path=NET")
 """Evidence of several nodes."""
 

@@ -62,10 +62,8 @@ def told_by(line: str) -> Iterator[tuple[str, str]]:
     """Yields the facts of a line: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
     for name, words in _FACTS.items():
         if (found := words.search(line)) is not None:
-            yield (
-                name,
-                (_OWN_OF_LINE if name in ("warning", "failure") else _NUMBER).sub("", found[found.lastindex or 0]),
-            )
+            own = _OWN_OF_LINE if name in ("warning", "failure") else _NUMBER
+            yield name, own.sub("", found[found.lastindex or 0])
     yield from (("library", name) for name, words in _LIBRARIES.items() if words.search(line))
     if (found := _HOSTS.search(line)) is not None:
         yield "nodes", str(len({host.partition(":")[0] for host in found[1].split(",")}))

@@ -192,6 +192,7 @@ class _Reader:
     def _torn(self, reason: str) -> None:
         assert self._begun is not None
         self.tables[-1].malformed.append((self._begun[0], reason))
+        self._said += facts.told_by(self._begun[1])  # what tears a row may be the failure of the run
         self._begun = None
 
     def _next_table(self) -> None:
@@ -204,8 +205,6 @@ class _Reader:
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
-        if " failure " in line:  # also inside of a row
-            self._said += facts.told_by(line)
         if (row := table.columns.row(line)) is not None:
             if self._begun is not None:
                 self._torn("the row is torn: the next one begins before its end")

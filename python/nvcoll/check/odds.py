@@ -196,9 +196,9 @@ def of_each(logs: Sequence[Log]) -> list[list[Found]]:
     """
     named = [frozenset(row.name for row in models(log)) for log in logs]
     first = next(filter(None, named), frozenset())
-    names = [name or first for name in named]
-    groups = {each: found([log for log, name in zip(logs, names, strict=True) if name == each]) for each in {*names}}
-    return [groups[name] for name in names]
+    called = [name or first for name in named]
+    groups = {each: found([log for log, name in zip(logs, called, strict=True) if name == each]) for each in {*called}}
+    return [groups[name] for name in called]
 
 
 def found(logs: Sequence[Log]) -> list[Found]:
@@ -262,8 +262,10 @@ def _over_ethernet(found: Verdict, board: Fabric) -> Verdict:
 
     It is one for boards that are sold with RDMA cards, and where the log names a cause of it.
     """
+    if "+ethernet" not in (found.machine or ""):
+        return found
     suspects = named_alone(found.log.evidence, TCP)
-    if "+ethernet" not in (found.machine or "") or not (suspects or found.verdict == HEALTHY):
+    if found.verdict != HEALTHY and not suspects:
         return found
     healthy = SUSPICIOUS if suspects or board.gpu_model.board else CANNOT_TELL
     verdict = healthy if found.verdict == HEALTHY else found.verdict
@@ -296,8 +298,8 @@ def judged(
     is_named = bool(models(log))
     of_all = sum(odds for odds, _ in likely) or 1.0
     part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict)) / of_all
-    is_sick = is_named and sum(odds for odds, one in likely if one.verdict == SICK) >= SICK_FROM * of_all
-    is_sick |= log.is_broken
+    sick = sum(odds for odds, one in likely if one.verdict == SICK)
+    is_sick = log.is_broken or (is_named and sick >= SICK_FROM * of_all)
     verdict = _supported(best.verdict, part, is_sick)
     several = [
         OnMachine(one.machine or "", odds, one.verdict, one.share)
