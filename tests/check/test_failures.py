@@ -4,7 +4,7 @@ import pytest
 from check_logs import predicted
 
 from nvcoll.check import formats, odds
-from nvcoll.check.ailments import FAILURES
+from nvcoll.check.ailments import AILMENTS, FAILURES
 from nvcoll.check.verdict import CANNOT_TELL, SICK, among
 
 HEADER = "# nThread 1 nGpus 1 minBytes 1024 maxBytes 8388608 step: 2(factor) warmup iters: 5 iters: 20"
@@ -56,6 +56,10 @@ def test_each_failure_has_a_line_that_is_tried():
 def test_a_run_fails_also_by_other_words_and_inside_of_a_row(key, line):
     found = verdict_on(line)
     assert found.verdict == SICK and found.suspects[0].ailment.key == key
+
+
+def test_no_command_to_run_next_has_a_gap():
+    assert not [one.confirm for one in (*AILMENTS, *FAILURES) if "..." in one.confirm]
 
 
 def test_what_torch_raises_is_a_failure():
