@@ -2,9 +2,9 @@
 
 ::
 
-    sick         wrong results; a build without MPI; times above the interval at most large sizes, which settings in
-                 the log do not explain, and below half of a prediction that is not validated; busbw falls below half of
-                 what a smaller size reached; less than 0.8 of the baseline
+    sick         a run that failed; wrong results; a build without MPI; times above the interval at most large sizes,
+                 which settings in the log do not explain, and below half of a prediction that is not validated; busbw
+                 falls below half of what a smaller size reached; less than 0.8 of the baseline
     suspicious   less than 0.8 of the prediction, inside the interval; a line of the log names an ailment that costs
                  time; busbw falls below 0.8 of a smaller size's; a size takes 1.3 times the time of a larger one; a log
                  far below another log of the same command; less than 0.95 of the baseline
